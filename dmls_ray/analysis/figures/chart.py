@@ -24,7 +24,7 @@ MAX_CATEGORIES = 16
 
 
 @dataclass(frozen=True)
-class Axis:
+class PlotAxis:
     """An axis; its label contains the unit."""
 
     label: str
@@ -52,7 +52,7 @@ class Point(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Series:
+class PlotSeries:
     """Values with one entry in the legend."""
 
     name: str
@@ -85,10 +85,10 @@ class Series:
 class Panel:
     """A pair of axes, or a picture."""
 
-    x: Axis = Axis("")
-    y: Axis = Axis("")
+    x: PlotAxis = PlotAxis("")
+    y: PlotAxis = PlotAxis("")
     """Panels whose y axes have one label have one scale."""
-    series: Sequence[Series] = ()
+    series: Sequence[PlotSeries] = ()
     title: str = ""
     stacked: bool = False
     """Whether the bars of a category stand on each other: they are parts of one amount."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from dmls_ray.analysis.advise.rank import front_of
 from dmls_ray.analysis.figures import series as plot
-from dmls_ray.analysis.figures.chart import Axis, Chart, Panel, Point, Series
+from dmls_ray.analysis.figures.chart import Chart, Panel, PlotAxis, PlotSeries, Point
 from dmls_ray.analysis.findings.critical import BatchPoint, CriticalBatch, answer_on_critical_batch, critical_batch
 from dmls_ray.analysis.findings.losers import level_text
 from dmls_ray.analysis.metrics import MEMORY_METRICS
@@ -19,7 +19,7 @@ from dmls_ray.analysis.words import headline_text, join_names
 _TOGETHER = 4
 """Trials up to which the training and test curves share a panel."""
 
-_EPOCH = Axis("epoch (passes over the data)")
+_EPOCH = PlotAxis("epoch (passes over the data)")
 _SPLITS = ("test", "train")
 
 _ACCURACY = "test_accuracy"
@@ -48,7 +48,7 @@ def learning_chart(table: Table) -> Chart | None:
         if splits and len(rows) <= _TOGETHER:
             together = [splits]
         for shown in together:
-            y = Axis(f"{' and '.join(shown)} {kind} ({unit})")
+            y = PlotAxis(f"{' and '.join(shown)} {kind} ({unit})")
             panels.append(Panel(x=_EPOCH, y=y, series=_curves(table, rows, shown, kind)))
     if not panels:
         return None
@@ -72,10 +72,10 @@ def _curve(row: Trial, metric: str) -> dict[int, dict[int, float]]:
     return {epoch: values for epoch, values in sorted(by_epoch.items()) if values.keys() == blocks}
 
 
-def _curves(table: Table, rows: Sequence[Trial], splits: Sequence[str], kind: str) -> list[Series]:
+def _curves(table: Table, rows: Sequence[Trial], splits: Sequence[str], kind: str) -> list[PlotSeries]:
     """The curves of each trial, and rings where overfitting begins."""
-    series: list[Series] = []
-    rings: list[Series] = []
+    series: list[PlotSeries] = []
+    rings: list[PlotSeries] = []
     for name, row in zip(plot.trial_labels(table, rows), rows, strict=True):
         # The first curve of a trial has the name that the trial has in other figures, and so its colour.
         first = name or splits[0]
@@ -91,7 +91,7 @@ def _curves(table: Table, rows: Sequence[Trial], splits: Sequence[str], kind: st
                 middle = estimate(list(by_epoch[row.overfit_epoch].values())).centre
                 text = "the mean test loss rises from here beyond chance, while the train loss falls"
                 ring = Point(row.overfit_epoch, middle, text=f"{first}: {text}")
-                rings.append(Series("overfitting begins", [ring], "ring", same_as=first))
+                rings.append(PlotSeries("overfitting begins", [ring], "ring", same_as=first))
     return [*series, *rings]
 
 
@@ -140,14 +140,14 @@ def _front_panel(cost: str, groups: Mapping[str, Sequence[Trial]], names: Mappin
         return row.estimates[cost].centre
 
     accuracy = plot.plotted_metric(_ACCURACY)
-    series: list[Series] = []
+    series: list[PlotSeries] = []
     levels: list[float] = []
     for name, rows in groups.items():
         levels += [cost_of(row) for row in rows]
         line = plot.Line(name, rows, cost_of)
         series += accuracy.series(line, describe=lambda row: names[row.trial_id], muted=name == _BEHIND)
     is_wide = plot.is_wide(levels)
-    x = Axis(plot.plotted_metric(cost).y.label, log=is_wide, from_zero=not is_wide)
+    x = PlotAxis(plot.plotted_metric(cost).y.label, log=is_wide, from_zero=not is_wide)
     return Panel(x=x, y=accuracy.y, series=series)
 
 
@@ -156,15 +156,15 @@ def critical_batch_chart(table: Table) -> Chart | None:
     found = critical_batch(table)
     if found is None or not any(point.steps for point in found.points):
         return None
-    x = Axis("global_batch (samples)", log=True, ticks=[point.batch for point in found.points])
+    x = PlotAxis("global_batch (samples)", log=True, ticks=[point.batch for point in found.points])
     label = f"to a test accuracy of {found.target:g}"
     steps = _measured(found.points, lambda point: point.steps)
     seconds = _measured(found.points, lambda point: point.seconds)
     # A band lies under the points.
     with_laws = sorted([*steps, *_laws(found, steps)], key=lambda series: series.kind != "band")
     panels = [
-        Panel(x=x, y=Axis(f"optimizer steps {label}", log=True), series=with_laws),
-        Panel(x=x, y=Axis(f"seconds {label}", log=True), series=seconds),
+        Panel(x=x, y=PlotAxis(f"optimizer steps {label}", log=True), series=with_laws),
+        Panel(x=x, y=PlotAxis(f"seconds {label}", log=True), series=seconds),
     ]
     notes = [
         "Each batch is shown at its best learning rate, which needs the fewest steps.",
@@ -177,7 +177,7 @@ def critical_batch_chart(table: Table) -> Chart | None:
     return Chart(name="critical_batch", title="Steps and time to the target", panels=panels, notes=notes)
 
 
-def _measured(points: Sequence[BatchPoint], amount: Callable[[BatchPoint], Estimate | None]) -> list[Series]:
+def _measured(points: Sequence[BatchPoint], amount: Callable[[BatchPoint], Estimate | None]) -> list[PlotSeries]:
     """The batches of which all runs reached the target, with the mean, and the others."""
     known, missed = [], []
     for point in points:
@@ -190,11 +190,15 @@ def _measured(points: Sequence[BatchPoint], amount: Callable[[BatchPoint], Estim
             missed.append(Point(point.batch, None, runs=plot.run_ids(point.runs), text=text))
         else:
             known.append(Point(point.batch, value.centre, value.low, value.high, plot.run_ids(point.runs), text))
-    series = [Series("best learning rate", known, connected=True), Series("not reached by all runs", missed, "cross")]
-    return [item for item in series if item.points]
+    series = []
+    if known:
+        series.append(PlotSeries("best learning rate", known, connected=True))
+    if missed:
+        series.append(PlotSeries("not reached by all runs", missed, "cross"))
+    return series
 
 
-def _laws(found: CriticalBatch, measured: list[Series]) -> list[Series]:
+def _laws(found: CriticalBatch, measured: list[PlotSeries]) -> list[PlotSeries]:
     """Perfect scaling, the fitted curve with the critical batch, and what the gradient noise scale predicts."""
     first, value = next((point.batch, point.steps) for point in found.points if point.steps is not None)
     last = found.points[-1].batch
@@ -214,7 +218,7 @@ def _laws(found: CriticalBatch, measured: list[Series]) -> list[Series]:
         low, high = max(critical.low or 0.0, first), min(critical.high or math.inf, last)
         if low < high:
             ends = [Point(batch, None, bottom, top) for batch in (low, high)]
-            series.append(Series("critical batch, 95%", ends, "band"))
+            series.append(PlotSeries("critical batch, 95%", ends, "band"))
         upright["critical batch"] = critical.centre
     if found.noise_scale is not None:
         upright["gradient noise scale"] = found.noise_scale.centre

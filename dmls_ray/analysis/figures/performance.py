@@ -8,7 +8,7 @@ from functools import partial
 from itertools import chain
 
 from dmls_ray.analysis.figures import series as plot
-from dmls_ray.analysis.figures.chart import MAX_CATEGORIES, Axis, Chart, Panel, Point, Series
+from dmls_ray.analysis.figures.chart import MAX_CATEGORIES, Chart, Panel, PlotAxis, PlotSeries, Point
 from dmls_ray.analysis.metrics import MEMORY_KINDS, memory_metric
 from dmls_ray.analysis.stats.block_model import Contrast
 from dmls_ray.analysis.stats.intervals import estimate
@@ -34,8 +34,8 @@ def scaling_chart(table: Table) -> Chart | None:
     """
     rates = plot.plotted_rates(table.rows)
     x, lines, notes = plot.metric_lines(table, rates, "world_size")
-    throughput: list[Series] = []
-    efficiency: list[Series] = []
+    throughput: list[PlotSeries] = []
+    efficiency: list[PlotSeries] = []
     blocks: set[int] = set()
     strong = table.fixed_batch_field == "global_batch"
     for line in lines:
@@ -53,15 +53,15 @@ def scaling_chart(table: Table) -> Chart | None:
         blocks |= {len(law.by_block) for law in drawn}
         points = [Point(1, 1.0, runs=plot.run_ids(measured[0].counted))]
         points += [_efficiency_of(row, row.speed_up) for row in measured if row.speed_up]
-        efficiency.append(Series(line.name, points, connected=True))
+        efficiency.append(PlotSeries(line.name, points, connected=True))
         efficiency += _fitted(line, drawn, most)
     if not any(series.kind == "points" for series in throughput):
         return None
-    panels = [Panel(x=x, y=Axis(rates.y.label, log=x.log, from_zero=True), series=throughput)]
+    panels = [Panel(x=x, y=PlotAxis(rates.y.label, log=x.log, from_zero=True), series=throughput)]
     if efficiency:
         last = max(point.x for series in efficiency for point in series.points)
         efficiency.append(plot.dashed_line("ideal", [(1, 1.0), (last, 1.0)]))
-        panels.append(Panel(x=x, y=Axis("efficiency (speed-up / ranks)", from_zero=True), series=efficiency))
+        panels.append(Panel(x=x, y=PlotAxis("efficiency (speed-up / ranks)", from_zero=True), series=efficiency))
     if blocks:
         notes.append(
             f"Bands around fitted curves are 95% intervals over {plot.range_of(blocks)} blocks, each with its fit."
@@ -78,7 +78,7 @@ def _efficiency_of(row: Trial, speed_up: Contrast) -> Point:
     return Point(size, speed_up.centre / size, low, high, plot.run_ids(row.counted), f"n={speed_up.n}")
 
 
-def _fitted(line: plot.Line, laws: Sequence[Fit], most: int, rate: float | None = None) -> list[Series]:
+def _fitted(line: plot.Line, laws: Sequence[Fit], most: int, rate: float | None = None) -> list[PlotSeries]:
     """Each law as a curve with its interval, from world size 1 to the largest one that was measured.
 
     Args:
@@ -96,7 +96,7 @@ def _fitted(line: plot.Line, laws: Sequence[Fit], most: int, rate: float | None 
             factor = rate or 1 / size
             low, high = (value.low or 0.0) * factor, (value.high or 0.0) * factor
             points.append(Point(size, value.centre * factor, low, high))
-        series.append(Series(law.name, points, "line", dashed=True, same_as=line.name))
+        series.append(PlotSeries(law.name, points, "line", dashed=True, same_as=line.name))
     return series
 
 
@@ -130,8 +130,8 @@ def communication_chart(table: Table) -> Chart | None:
 
     The x axis is the first of world_size, the batch and the varied fields in which two trials differ alone.
     """
-    exposed = Axis("communication not overlapped (fraction of a step)", from_zero=True)
-    hidden = Axis("overlapped with compute (fraction of communication)", from_zero=True)
+    exposed = PlotAxis("communication not overlapped (fraction of a step)", from_zero=True)
+    hidden = PlotAxis("overlapped with compute (fraction of communication)", from_zero=True)
     plotted = [plot.Plotted(exposed, _exposed, quantity="share"), plot.Plotted(hidden, _hidden, quantity="share")]
     fields = ["world_size", plot.batch_axis(table), *table.varied]
     fields = [field for field in fields if field not in table.changed]
@@ -199,7 +199,7 @@ def _against_batch(table: Table, notes: list[str]) -> list[Panel]:
     return [replace(panel, series=[*panel.series, *_limit(lines, metric, field)]) for panel in panels]
 
 
-def _limit(lines: Sequence[plot.Line], metric: str, field: str) -> list[Series]:
+def _limit(lines: Sequence[plot.Line], metric: str, field: str) -> list[PlotSeries]:
     """The memory of the GPU, if it is near the values."""
     rows = [row for line in lines for row in line.rows]
     sizes: list[float] = []
@@ -233,22 +233,22 @@ def _stacked_panels(table: Table, amounts: Amounts, label: str) -> tuple[list[Pa
     if not lines:
         shown, notes = plot.limit_items(rows, "trials", MAX_CATEGORIES)
         names = plot.differing_fields(table, shown)
-        x = Axis("trial")
+        x = PlotAxis("trial")
         place: plot.PlaceOf = partial(plot.trial_label, names=names, changed=table.changed)
         if len(names) == 1:
             x = plot.field_axis(names[0], shown)
             place = partial(plot.value_on_axis, field=names[0], x=x)
         lines = [plot.Line("", shown, place)]
-    y = Axis(label, from_zero=True)
+    y = PlotAxis(label, from_zero=True)
     panels = []
     for line in lines:
-        categories = [plot.format_factor(line.place(row)) for row in line.rows]
-        bars = _bars(line, categories, amounts)
-        panels.append(Panel(x=Axis(x.label, categories=categories), y=y, series=bars, title=line.title, stacked=True))
+        at = PlotAxis(x.label, categories=[plot.format_factor(line.place(row)) for row in line.rows])
+        bars = _bars(line, at.categories, amounts)
+        panels.append(Panel(x=at, y=y, series=bars, title=line.title, stacked=True))
     return panels, notes
 
 
-def _bars(line: plot.Line, categories: Sequence[str], amounts: Amounts) -> list[Series]:
+def _bars(line: plot.Line, categories: Sequence[str], amounts: Amounts) -> list[PlotSeries]:
     """A series for each part that some trial of the sweep has, each value at the category of its trial."""
     bars = []
     for name in next(iter(amounts.values())):
@@ -258,5 +258,5 @@ def _bars(line: plot.Line, categories: Sequence[str], amounts: Amounts) -> list[
         for category, row in zip(categories, line.rows, strict=True):
             text = f"n={len(row.counted)}"
             points.append(Point(category, amounts[row.trial_id][name], runs=plot.run_ids(row.counted), text=text))
-        bars.append(Series(name, points, "bar"))
+        bars.append(PlotSeries(name, points, "bar"))
     return bars

@@ -8,7 +8,7 @@ from functools import partial
 from itertools import accumulate
 
 from dmls_ray.analysis.figures import series as plot
-from dmls_ray.analysis.figures.chart import Axis, Chart, Panel, Point, Series
+from dmls_ray.analysis.figures.chart import Chart, Panel, PlotAxis, PlotSeries, Point
 from dmls_ray.analysis.findings.answer import axis_that_varies
 from dmls_ray.analysis.findings.effects import measure_of
 from dmls_ray.analysis.metrics import memory_metric
@@ -26,9 +26,9 @@ _TO_THE_END = "trained to the end"
 
 QUANTIZATION = "quantization"
 _QUANTIZED = {
-    "test_accuracy": Axis("test accuracy (fraction of samples)"),
-    "checkpoint_bytes": Axis("size of the checkpoint (bytes)", from_zero=True),
-    "compiled_ms_p50": Axis("median latency, compiled (ms)", from_zero=True),
+    "test_accuracy": PlotAxis("test accuracy (fraction of samples)"),
+    "checkpoint_bytes": PlotAxis("size of the checkpoint (bytes)", from_zero=True),
+    "compiled_ms_p50": PlotAxis("median latency, compiled (ms)", from_zero=True),
 }
 """Metric of fp32 and of int8 without its prefix -> its axis."""
 
@@ -80,7 +80,7 @@ def _multiples(table: Table, lines: Sequence[plot.Line]) -> tuple[list[tuple[str
     return plot.limit_items(list(multiples.items()), f"values of {field}", _MOST_LINES)
 
 
-def _best_rates(rows: Sequence[Trial], plotted: plot.Plotted, lines: Sequence[plot.Line]) -> list[Series]:
+def _best_rates(rows: Sequence[Trial], plotted: plot.Plotted, lines: Sequence[plot.Line]) -> list[PlotSeries]:
     """A ring around each trial with the best mean loss or accuracy of those that differ in lr alone."""
     measure = measure_of(plotted.metric, "level")
     if not measure.is_result:
@@ -95,7 +95,7 @@ def _best_rates(rows: Sequence[Trial], plotted: plot.Plotted, lines: Sequence[pl
             line = lines_of[best.trial_id]
             text = f"lr {plot.format_factor(best.factors['lr'])}"
             ring = Point(line.place(best), best.value_of(plotted.metric), text=text)
-            rings.append(Series("best mean of all lr", [ring], "ring", same_as=line.name))
+            rings.append(PlotSeries("best mean of all lr", [ring], "ring", same_as=line.name))
     return rings
 
 
@@ -114,10 +114,10 @@ def changes_chart(table: Table) -> Chart | None:
     lines, notes = plot.limit_items(lines, "groups of changes", _MOST_LINES)
     plotted = plot.plotted_measures(table, measured) + plot.plotted_of_question(table, measured, table.asked)
     plotted.sort(key=lambda item: not item.metric)  # what was learned, then the speed
-    x = Axis("change", categories=list(dict.fromkeys(change_of(row) for row in changed)))
+    x = PlotAxis("change", categories=list(dict.fromkeys(change_of(row) for row in changed)))
     panels = []
     for item in plotted:
-        series: list[Series] = []
+        series: list[PlotSeries] = []
         for line in lines:
             series += _changes_and_baseline(line, item, x)
         panels.append(Panel(x=x, y=replace(item.y, from_zero=False), series=series))
@@ -126,7 +126,7 @@ def changes_chart(table: Table) -> Chart | None:
     return Chart(name="changes", title=title, panels=panels, notes=[about, *notes])
 
 
-def _changes_and_baseline(line: plot.Line, plotted: plot.Plotted, x: Axis) -> list[Series]:
+def _changes_and_baseline(line: plot.Line, plotted: plot.Plotted, x: PlotAxis) -> list[PlotSeries]:
     """The changes of a line as points, and its baseline as a line with its interval."""
     changes = replace(line, rows=[row for row in line.rows if line.place(row) != BASELINE])
     title = f"{BASELINE}, {line.title}".removesuffix(", ")
@@ -168,7 +168,7 @@ def search_chart(table: Table) -> Chart | None:
     if len(finished) > 1:
         best = accumulate(finished.values(), min if minimizes else max)
         trials.append(plot.dashed_line("best so far", zip(finished, best, strict=True)))
-    panels = [Panel(x=Axis("trial (in the order of their start)"), y=plotted.y, series=trials)]
+    panels = [Panel(x=PlotAxis("trial (in the order of their start)"), y=plotted.y, series=trials)]
     fields, notes = plot.limit_items(plot.differing_fields(table, known), "fields", _MOST_FIELDS)
     panels += [_against(field, known, plotted) for field in fields]
     title = f"{plotted.y.label.partition(' (')[0]} of {len(known)} configurations"
@@ -183,9 +183,9 @@ def _against(field: str, rows: Sequence[Trial], plotted: plot.Plotted) -> Panel:
     return Panel(x=x, y=plotted.y, series=_searched(known, plotted, partial(plot.value_on_axis, field=field, x=x)))
 
 
-def _searched(rows: Sequence[Trial], plotted: plot.Plotted, place: plot.PlaceOf) -> list[Series]:
+def _searched(rows: Sequence[Trial], plotted: plot.Plotted, place: plot.PlaceOf) -> list[PlotSeries]:
     """The trials that were trained to the end, those that were stopped, and crosses of those without a value."""
-    series: list[Series] = []
+    series: list[PlotSeries] = []
     for name, is_stopped in ((_TO_THE_END, False), ("stopped early", True)):
         line = plot.Line(name, [row for row in rows if row.is_stopped == is_stopped], place)
         series += plotted.series(line, describe=lambda row: describe_configuration(row.factors), muted=is_stopped)
@@ -198,7 +198,7 @@ def metric_of_form(trial: Trial, metric: str) -> str:
     return "test_accuracy" if is_tested else metric
 
 
-def _plotted_form(metric: str, y: Axis) -> plot.Plotted:
+def _plotted_form(metric: str, y: PlotAxis) -> plot.Plotted:
     return plot.Plotted(y, lambda row: row.by_block(metric_of_form(row, metric)), metric)
 
 
@@ -215,7 +215,7 @@ def quantization_chart(table: Table) -> Chart | None:
     lines, notes = plot.limit_items(lines, "lines", _MOST_LINES)
     panels: list[Panel] = []
     for suffix, y in _QUANTIZED.items():
-        series: list[Series] = []
+        series: list[PlotSeries] = []
         for line in lines:
             for form in ("fp32", "int8"):
                 title = f"{form}, {line.title}".removesuffix(", ")

@@ -10,7 +10,7 @@ from statistics import fmean, median
 
 import numpy as np
 
-from dmls_ray.analysis.figures.chart import Axis, Chart, Panel, Point, Series, SeriesKind
+from dmls_ray.analysis.figures.chart import Chart, Panel, PlotAxis, PlotSeries, Point, SeriesKind
 from dmls_ray.analysis.figures.series import SINGLE_LINE, limit_items, run_ids, trial_labels
 from dmls_ray.analysis.stats.intervals import estimate
 from dmls_ray.analysis.table.model import Table
@@ -22,7 +22,7 @@ _Curves = Mapping[str, Callable[[Trial], list[Point]]]
 
 def step_times_chart(table: Table) -> Chart | None:
     """Empirical distribution of the times of optimizer steps; None if no run in bench mode has their quantiles."""
-    x = Axis("optimizer step (ms)", log=True)
+    x = PlotAxis("optimizer step (ms)", log=True)
     about = "Each point is the median over all ranks of all runs of a trial."
     return _chart(table, "step_times", "Times of steps", x, {"steps within this time (fraction)": _steps}, about)
 
@@ -39,7 +39,7 @@ def _steps(row: Trial) -> list[Point]:
 def rank_spread_chart(table: Table) -> Chart | None:
     """How far each rank is from the mean over the ranks of its run; None if no run in bench mode has two ranks."""
     ranks = max((row.world_size for row in table.rows), default=0)
-    x = Axis("rank", categories=[str(rank) for rank in range(ranks)])
+    x = PlotAxis("rank", categories=[str(rank) for rank in range(ranks)])
     curves = {
         "forward pass (% above mean over ranks)": partial(_spread, metric="forward_ms"),
         "backward pass (% above mean over ranks)": partial(_spread, metric="backward_ms"),
@@ -68,7 +68,7 @@ def _spread(row: Trial, metric: str) -> list[Point]:
 
 def utilization_chart(table: Table) -> Chart | None:
     """Utilization over time; None if no run in bench mode was sampled twice, as one of less than a second."""
-    x = Axis("time since the start of a run (s)", from_zero=True)
+    x = PlotAxis("time since the start of a run (s)", from_zero=True)
     curves = {
         "CPU utilization (% of a core)": partial(_samples, quantity="cpu_percent"),
         "GPU utilization (%)": partial(_samples, quantity="gpu_percent"),
@@ -104,7 +104,7 @@ def _samples(row: Trial, quantity: str) -> list[Point]:
 
 
 def _chart(
-    table: Table, name: str, title: str, x: Axis, curves: _Curves, about: str, kind: SeriesKind = "points"
+    table: Table, name: str, title: str, x: PlotAxis, curves: _Curves, about: str, kind: SeriesKind = "points"
 ) -> Chart | None:
     """A panel for each quantity, with a series for each trial that has it; None without any.
 
@@ -125,7 +125,7 @@ def _chart(
         for trial, row in zip(trial_labels(table, rows), rows, strict=True):
             points = curve(row)
             if points:
-                series.append(Series(trial or SINGLE_LINE, points, kind, connected=not x.categories))
+                series.append(PlotSeries(trial or SINGLE_LINE, points, kind, connected=not x.categories))
         if series:
-            panels.append(Panel(x=x, y=Axis(label, from_zero=True), series=series))
+            panels.append(Panel(x=x, y=PlotAxis(label, from_zero=True), series=series))
     return Chart(name=name, title=title, panels=panels, notes=[about, *notes]) if panels else None

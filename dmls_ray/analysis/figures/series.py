@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
-from dmls_ray.analysis.figures.chart import Axis, Panel, Point, Series
+from dmls_ray.analysis.figures.chart import Panel, PlotAxis, PlotSeries, Point
 from dmls_ray.analysis.metrics import MEMORY_METRICS, label_of, quantity_of, resolution_of, table_metrics
 from dmls_ray.analysis.stats.intervals import Quantity, estimate
 from dmls_ray.analysis.table.model import Table
@@ -33,14 +33,14 @@ Place = float | str
 """The x of a point."""
 PlaceOf = Callable[[Trial], Place]
 
-Item = TypeVar("Item")
+_Item = TypeVar("_Item")
 
 
 @dataclass(frozen=True)
 class Plotted:
     """What the y axis of a panel shows."""
 
-    y: Axis
+    y: PlotAxis
     values: Callable[[Trial], Mapping[int, float]]
     """The values of a trial by block; empty if it has none."""
     metric: str = ""
@@ -48,7 +48,7 @@ class Plotted:
     quantity: Quantity | None = None
     """Kind of the values; None: that of the metric."""
 
-    def series(self, line: Line, **options: Any) -> list[Series]:
+    def series(self, line: Line, **options: Any) -> list[PlotSeries]:
         """`measured_series` of a line."""
         points = [(line.place(row), row, self.values(row)) for row in line.rows]
         return measured_series(line.name, points, metric=self.metric, quantity=self.quantity, **options)
@@ -76,7 +76,7 @@ def measured_series(
     quantity: Quantity | None = None,
     describe: Callable[[Trial], str] | None = None,
     **options: Any,
-) -> list[Series]:
+) -> list[PlotSeries]:
     """One series of means with their intervals; empty if no point has a value.
 
     Args:
@@ -85,7 +85,7 @@ def measured_series(
         metric: the metric that the values are of.
         quantity: kind of the values; None: that of the metric.
         describe: what is said of a trial besides its numbers.
-        options: other fields of `Series`.
+        options: other fields of `PlotSeries`.
     """
     if quantity is None:
         values: list[float] = []
@@ -103,10 +103,10 @@ def measured_series(
             text = f"{describe(row)}, {text}"
         runs = run_ids(record for record in row.counted if record.repeat in by_block)
         measured.append(Point(x, value.centre, value.low, value.high, runs, text))
-    return [Series(name, measured, **options)] if measured else []
+    return [PlotSeries(name, measured, **options)] if measured else []
 
 
-def lost_crosses(line: Line) -> list[Series]:
+def lost_crosses(line: Line) -> list[PlotSeries]:
     """A series of crosses for each way in which trials of a line ended without a value, and for runs out of memory."""
     crosses: dict[str, list[Point]] = {}
     for row in line.rows:
@@ -116,23 +116,23 @@ def lost_crosses(line: Line) -> list[Series]:
         if lost:
             text = f"{len(lost)} of {len(row.records)} runs: {lost[0].reason}"
             crosses.setdefault(lost[0].ending, []).append(Point(line.place(row), None, runs=run_ids(lost), text=text))
-    return [Series(ending, lost, "cross", same_as=line.name) for ending, lost in crosses.items()]
+    return [PlotSeries(ending, lost, "cross", same_as=line.name) for ending, lost in crosses.items()]
 
 
-def dashed_line(name: str, points: Iterable[tuple[Place, float]], same_as: str = "") -> Series:
+def dashed_line(name: str, points: Iterable[tuple[Place, float]], same_as: str = "") -> PlotSeries:
     """What was not measured: an ideal, a limit, a fit."""
-    return Series(name, [Point(x, y) for x, y in points], "line", dashed=True, same_as=same_as)
+    return PlotSeries(name, [Point(x, y) for x, y in points], "line", dashed=True, same_as=same_as)
 
 
-def line_panels(plotted: Iterable[Plotted], x: Axis, lines: Sequence[Line]) -> list[Panel]:
+def line_panels(plotted: Iterable[Plotted], x: PlotAxis, lines: Sequence[Line]) -> list[Panel]:
     """A panel for each quantity of which a trial has a value: the trials of lines, joined where x is a number.
 
     A trial without a value is a cross.
     """
     panels = []
     for item in plotted:
-        measured: list[Series] = []
-        lost: list[Series] = []
+        measured: list[PlotSeries] = []
+        lost: list[PlotSeries] = []
         for line in lines:
             measured += item.series(line, connected=not x.categories)
             lost += lost_crosses(line)
@@ -143,7 +143,7 @@ def line_panels(plotted: Iterable[Plotted], x: Axis, lines: Sequence[Line]) -> l
 
 def plotted_metric(name: str, label: str = "", *, log: bool = False, from_zero: bool = False) -> Plotted:
     """A metric on a y axis."""
-    y = Axis(label or _label(name), log=log, from_zero=from_zero)
+    y = PlotAxis(label or _label(name), log=log, from_zero=from_zero)
     return Plotted(y, partial(Trial.by_block, metric=name), name)
 
 
@@ -155,7 +155,7 @@ def plotted_rates(rows: Sequence[Trial]) -> Plotted:
     def values(row: Trial) -> Mapping[int, float]:
         return {} if row.independent_ranks else row.by_block(metric)
 
-    return Plotted(Axis(f"throughput ({unit})", from_zero=True), values, quantity="rate")
+    return Plotted(PlotAxis(f"throughput ({unit})", from_zero=True), values, quantity="rate")
 
 
 def plotted_measures(table: Table, rows: Sequence[Trial]) -> list[Plotted]:
@@ -197,14 +197,14 @@ def _label(name: str) -> str:
     return f"{words} ({unit})" if words and unit in _UNITS else label_of(name)
 
 
-def lines_along(table: Table, rows: Sequence[Trial], field: str) -> tuple[Axis, list[Line]]:
+def lines_along(table: Table, rows: Sequence[Trial], field: str) -> tuple[PlotAxis, list[Line]]:
     """The x axis of a field, and the lines along it, named by the other fields in which they differ.
 
     There is no line if no two trials can be joined.
     """
     groups = all_groups_along_axis(rows, field, table.fixed_batch_field)
     if field not in table.varied or all(len(group) < 2 for group in groups):
-        return Axis(field), []
+        return PlotAxis(field), []
     x = field_axis(field, rows)
     within = {field}.union(*(differing_fields(table, group) for group in groups))
     return x, lines_of_groups(table, groups, within, partial(value_on_axis, field=field, x=x))
@@ -232,7 +232,7 @@ def lines_of_groups(
     return lines
 
 
-def metric_lines(table: Table, plotted: Plotted, field: str) -> tuple[Axis, list[Line], list[str]]:
+def metric_lines(table: Table, plotted: Plotted, field: str) -> tuple[PlotAxis, list[Line], list[str]]:
     """At most `MAX_SERIES` lines along a field with their axis, and a note on those left out.
 
     The lines have the trials with a value, or with a run that ran out of memory.
@@ -242,21 +242,21 @@ def metric_lines(table: Table, plotted: Plotted, field: str) -> tuple[Axis, list
     return x, *limit_items(lines, "lines")
 
 
-def field_axis(name: str, rows: Sequence[Trial]) -> Axis:
+def field_axis(name: str, rows: Sequence[Trial]) -> PlotAxis:
     """The x axis of a field: of numbers, logarithmic from a factor of four on, or a category for each value."""
     texts = {row.factors[name]: format_factor(row.factors[name]) for row in rows}
     if not all(is_number(value) for value in texts):
-        return Axis(name, categories=list(dict.fromkeys(texts.values())))
+        return PlotAxis(name, categories=list(dict.fromkeys(texts.values())))
     values = sorted(texts)
     label = name
     spec = rows[0].workload.specs().get(name)
     if spec is not None and spec.setting.unit:
         label = f"{name} ({spec.setting.unit})"
     ticks = values if len(values) <= _MAX_TICKS else ()
-    return Axis(label, log=values[0] > 0 and values[-1] >= 4 * values[0], ticks=ticks)
+    return PlotAxis(label, log=values[0] > 0 and values[-1] >= 4 * values[0], ticks=ticks)
 
 
-def value_on_axis(row: Trial, field: str, x: Axis) -> Place:
+def value_on_axis(row: Trial, field: str, x: PlotAxis) -> Place:
     """The place of a trial on the axis of a field."""
     value: Place = row.factors[field]
     return format_factor(value) if x.categories else value
@@ -332,7 +332,7 @@ def range_of(counts: Collection[int]) -> str:
     return f"{least} to {most}" if least < most else str(most)
 
 
-def limit_items(items: Sequence[Item], noun: str, most: int = MAX_SERIES) -> tuple[list[Item], list[str]]:
+def limit_items(items: Sequence[_Item], noun: str, most: int = MAX_SERIES) -> tuple[list[_Item], list[str]]:
     """At most so many items, spread evenly from the first to the last, and a note on those left out.
 
     Args:

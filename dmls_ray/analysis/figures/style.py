@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
-from dmls_ray.analysis.figures.chart import Chart, Panel, Series
+from dmls_ray.analysis.figures.chart import Chart, Panel, PlotSeries
 
 SERIES_COLOURS = 8
 PART_COLOURS = 8
@@ -71,7 +71,7 @@ class Styles:
                     if series.dashed:
                         self._dashes.setdefault(series.name, DASHES[len(self._dashes) % len(DASHES)])
 
-    def of(self, series: Series, panel: Panel) -> Style:
+    def of(self, series: PlotSeries, panel: Panel) -> Style:
         """The style of a series of a panel."""
         if panel.stacked:
             # Spread over all colours, in the order of the bars.

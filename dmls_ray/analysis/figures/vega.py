@@ -15,7 +15,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from dmls_ray.analysis.figures.chart import MAX_CATEGORIES, Axis, Chart, Panel, Series, rounded
+from dmls_ray.analysis.figures.chart import MAX_CATEGORIES, Chart, Panel, PlotAxis, PlotSeries, rounded
 from dmls_ray.analysis.figures.series import SINGLE_LINE
 from dmls_ray.analysis.figures.style import LIGHT, Style, Styles
 from dmls_ray.util.text import escape_control_chars as escaped
@@ -123,7 +123,7 @@ def _y_domains(panels: Sequence[Panel]) -> dict[str, Domain]:
     return domains
 
 
-def _domain(axis: Axis, values: Iterable[float | str | None], *, has_bars: bool = False) -> Domain:
+def _domain(axis: PlotAxis, values: Iterable[float | str | None], *, has_bars: bool = False) -> Domain:
     """The ends of an axis with room around the values."""
     shown = [number for value in values if (number := _number(value, axis)) is not None] or [1.0]
     low, high = min(shown), max(shown)
@@ -211,7 +211,7 @@ def _side_by_side(panel: Panel) -> Spec:
     return {"xOffset": {"field": "line", "type": "nominal", "scale": {"domain": names}}}
 
 
-def _marks(series: Series, style: Style, theme: Mapping[str, str]) -> list[tuple[Spec, Spec]]:
+def _marks(series: PlotSeries, style: Style, theme: Mapping[str, str]) -> list[tuple[Spec, Spec]]:
     """The marks of a series from the lowest to the highest, each with its encoding."""
     colour, paper = theme[style.colour], theme["paper"]
     marks: list[tuple[Spec, Spec]] = []
@@ -250,7 +250,7 @@ def _ends(low: str, high: str) -> Spec:
     return {"y": {"field": low, "type": "quantitative"}, "y2": {"field": high}}
 
 
-def _channel(field: str, axis: Axis, domain: Domain) -> Spec:
+def _channel(field: str, axis: PlotAxis, domain: Domain) -> Spec:
     """Scale and axis of one direction."""
     shown: Spec = {"title": textwrap.wrap(escaped(axis.label), _MAX_LINE) or None}
     if axis.categories:
@@ -305,7 +305,7 @@ def _picture(picture: str) -> Spec:
     return {"data": {"values": [{}]}, "mark": mark | {"aspect": True}, "encoding": corners}
 
 
-def _number(value: float | str | None, axis: Axis | None = None) -> float | None:
+def _number(value: float | str | None, axis: PlotAxis | None = None) -> float | None:
     """A number as JSON has it; None if the axis cannot show it."""
     if value is None or isinstance(value, str):
         return None

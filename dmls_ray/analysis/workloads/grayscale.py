@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
-from dmls_ray.analysis.figures.chart import Axis, Chart, Panel, Series
+from dmls_ray.analysis.figures.chart import Chart, Panel, PlotAxis, PlotSeries
 from dmls_ray.analysis.figures.series import Line, differing_fields, limit_items, plotted_metric, trial_label
 from dmls_ray.analysis.findings.effects import Measure, speed
 from dmls_ray.analysis.findings.sweep_trials import Questions
@@ -43,11 +43,11 @@ def chart(table: Table) -> Chart | None:
 
 def _bars(rows: Sequence[Trial], title: str) -> Panel:
     plotted = plotted_metric("pass_ms", f"a pass over {_config(rows[0])['images']:,} images (ms)", log=True)
-    series: list[Series] = []
+    series: list[PlotSeries] = []
     for device, place in _PLACES.items():
         line = Line(f"on {place}", [row for row in rows if _config(row)["device"] == device], _name)
         series += plotted.series(line, kind="bar")
-    x = Axis("implementation", categories=[_name(row) for row in rows])
+    x = PlotAxis("implementation", categories=[_name(row) for row in rows])
     return Panel(x=x, y=plotted.y, series=series, title=title)
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from dmls_ray.analysis.figures import charts
-from dmls_ray.analysis.figures.chart import Axis, Chart, Panel, Point, Series
+from dmls_ray.analysis.figures.chart import Chart, Panel, PlotAxis, PlotSeries, Point
 from dmls_ray.analysis.findings.question import SweepQuestion
 from dmls_ray.analysis.report import render
 from dmls_ray.analysis.report.render import pack, render_report, to_json
@@ -84,8 +84,8 @@ def test_names_that_look_like_tags_stay_text_everywhere(tmp_path: Path) -> None:
     sample.folder = tmp_path
     session = {"command": [evil], "name": evil, "started_at": evil, "git": {"commit": evil}, "question": evil}
     (tmp_path / "sweep.json").write_text(json.dumps({"sessions": [session]}))
-    series = Series(evil, [Point(evil, 1.0, text=evil)])
-    panel = Panel(x=Axis(evil, categories=[evil]), y=Axis(evil), series=[series], title=evil)
+    series = PlotSeries(evil, [Point(evil, 1.0, text=evil)])
+    panel = Panel(x=PlotAxis(evil, categories=[evil]), y=PlotAxis(evil), series=[series], title=evil)
     page = render_report(summarize(sample), [Chart(name="c", title=evil, panels=[panel], notes=[evil])])
     assert evil not in page
     assert "<script>alert" not in page
