@@ -258,13 +258,13 @@ def add_figure(copy: PackageCopy) -> None:
         '''
         """Number of runs per trial."""
 
-        from dmls_ray.analysis.figures.chart import Axis, Chart, Panel, Point, Series
+        from dmls_ray.analysis.figures.chart import PlotAxis, Chart, Panel, Point, PlotSeries
 
 
         def run_counts_chart(table):
             counts = [Point(trial, len(row.records)) for trial, row in enumerate(table.rows)]
-            series = Series("runs", counts)
-            panel = Panel(x=Axis("trial"), y=Axis("runs"), series=[series])
+            series = PlotSeries("runs", counts)
+            panel = Panel(x=PlotAxis("trial"), y=PlotAxis("runs"), series=[series])
             return Chart(name="run_counts", title="Runs", panels=[panel])
         ''',
     )

@@ -29,7 +29,7 @@ def markdown(frame: pd.DataFrame) -> str:
     for name, text in zip(frame.columns, head, strict=True):
         rule = "-" * (len(text) + 1)
         rules.append(f":{rule}" if name in LEFT_ALIGNED else f"{rule}:")
-    return "\n".join([_row(head), f"|{'|'.join(rules)}|", *map(_row, rows)])
+    return "\n".join([_row(head), f"|{'|'.join(rules)}|", *(_row(row) for row in rows)])
 
 
 def table_markdown(table: Table, columns: Sequence[Column] | None = None) -> str:
@@ -40,10 +40,11 @@ def table_markdown(table: Table, columns: Sequence[Column] | None = None) -> str
 
 def answer_markdown(answer: AnswerTable) -> str:
     """The answer of a sweep: the headline in bold, the effects as tables."""
-    parts = [f"**{markdown_text(answer.headline)}**", *map(markdown_text, answer.sentences)]
-    parts += map(markdown, answer.frames)
-    parts += [markdown_text(answer.left_out), markdown_text(answer.undecided)]
-    return "\n\n".join(filter(None, parts))
+    parts = [f"**{markdown_text(answer.headline)}**"]
+    parts += [markdown_text(sentence) for sentence in answer.sentences]
+    parts += [markdown(frame) for frame in answer.frames]
+    parts += [markdown_text(text) for text in (answer.left_out, answer.undecided) if text]
+    return "\n\n".join(parts)
 
 
 def _row(cells: Sequence[str]) -> str:
@@ -54,10 +55,10 @@ def _aligned(frame: pd.DataFrame) -> list[tuple[str, ...]]:
     """The headings and the rows, each column padded to one width."""
     columns = []
     for head, values in frame.items():
-        texts = [str(head), *map(str, values)]
-        width = max(map(len, texts))
-        pad = str.ljust if head in LEFT_ALIGNED else str.rjust
-        columns.append([pad(text, width) for text in texts])
+        texts = [str(head), *(str(value) for value in values)]
+        side = "<" if head in LEFT_ALIGNED else ">"
+        width = len(max(texts, key=len))
+        columns.append([f"{text:{side}{width}}" for text in texts])
     return list(zip(*columns, strict=True))
 
 
@@ -83,7 +84,7 @@ def plain_columns(frame: pd.DataFrame) -> str:
     """Columns under their headings."""
     head, *rows = _aligned(frame)
     rule = ["-" * len(text) for text in head]
-    return "\n".join(map("  ".join, (head, rule, *rows)))
+    return "\n".join("  ".join(cells) for cells in (head, rule, *rows))
 
 
 def latex(frame: pd.DataFrame, notes: Sequence[str] = ()) -> str:
@@ -112,5 +113,7 @@ _SPECIAL = {
 def _escaped(text: str) -> str:
     # An empty line would end a paragraph, within a cell.
     written = "".join(_SPECIAL.get(mark, mark) for mark in " ".join(escape_control_chars(text).split()))
+    if not written.startswith(("[", "*")):
+        return written
     # After the end of a row or a rule, TeX would read these as options.
-    return f"{{{written[0]}}}{written[1:]}" if written.startswith(("[", "*")) else written
+    return f"{{{written[0]}}}{written[1:]}"

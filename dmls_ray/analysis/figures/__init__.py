@@ -42,20 +42,17 @@ FIGURES: dict[str, Callable[[Table], Chart | None]] = {
 
 def charts(table: Table) -> list[Chart]:
     """The charts of all figures for which the table has values; those of its workload come first."""
-    found = [
-        chart
-        for make_chart in Presentation.of_trials(table.rows).figures.values()
-        if (chart := make_chart(table)) is not None
-    ]
-    is_answered = bool(found)
-    for name, make_chart in FIGURES.items():
+    found = []
+    is_answered = False
+    of_workload = Presentation.of_trials(table.rows).figures
+    for name, make_chart in {**of_workload, **FIGURES}.items():
         if name in _LEADING and is_answered:
             continue
         chart = make_chart(table)
         if chart is not None:
-            found.append(chart)
-            is_answered = is_answered or name in _LEADING
-    return [replace(chart, notes=[*chart.notes, *_notes_on_marks(chart)]) for chart in found]
+            found.append(replace(chart, notes=[*chart.notes, *_notes_on_marks(chart)]))
+            is_answered |= name in _LEADING or name in of_workload
+    return found
 
 
 def _notes_on_marks(chart: Chart) -> list[str]:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-Kind = Literal["points", "ring", "line", "band", "cross", "bar"]
+SeriesKind = Literal["points", "ring", "line", "band", "cross", "bar"]
 """points: measured values with intervals. ring: points of other series that are marked. line: a calculated curve, or
 too many values for marks; with intervals also the band between their ends. band: this area alone. cross: a run without
 a value, such as an OOM. bar: an amount per category with its interval; only where the x axis has categories, and the y
@@ -24,7 +24,7 @@ MAX_CATEGORIES = 16
 
 
 @dataclass(frozen=True)
-class Axis:
+class PlotAxis:
     """An axis; its label contains the unit."""
 
     label: str
@@ -52,12 +52,12 @@ class Point(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Series:
+class PlotSeries:
     """Values with one entry in the legend."""
 
     name: str
     points: Sequence[Point]
-    kind: Kind = "points"
+    kind: SeriesKind = "points"
     connected: bool = False
     """Whether a line joins the points, which must be numbers."""
     dashed: bool = False
@@ -85,10 +85,10 @@ class Series:
 class Panel:
     """A pair of axes, or a picture."""
 
-    x: Axis = Axis("")
-    y: Axis = Axis("")
+    x: PlotAxis = PlotAxis("")
+    y: PlotAxis = PlotAxis("")
     """Panels whose y axes have one label have one scale."""
-    series: Sequence[Series] = ()
+    series: Sequence[PlotSeries] = ()
     title: str = ""
     stacked: bool = False
     """Whether the bars of a category stand on each other: they are parts of one amount."""

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
+from itertools import chain
 
 from dmls_ray.analysis.figures import series as plot
-from dmls_ray.analysis.figures.chart import MAX_CATEGORIES, Axis, Chart, Panel, Point, Series
+from dmls_ray.analysis.figures.chart import MAX_CATEGORIES, Chart, Panel, PlotAxis, PlotSeries, Point
 from dmls_ray.analysis.metrics import MEMORY_KINDS
+from dmls_ray.analysis.stats.block_model import Contrast
 from dmls_ray.analysis.stats.intervals import estimate
 from dmls_ray.analysis.stats.scaling_laws import Fit, Points, fits
 from dmls_ray.analysis.table.model import Table
@@ -32,37 +35,34 @@ def scaling_chart(table: Table) -> Chart | None:
     """
     rates = plot.plotted_rates(table.rows)
     x, lines, notes = plot.metric_lines(table, rates, "world_size")
-    throughput: list[Series] = []
-    efficiency: list[Series] = []
+    throughput: list[PlotSeries] = []
+    efficiency: list[PlotSeries] = []
     blocks: set[int] = set()
     strong = table.fixed_batch_field == "global_batch"
     for line in lines:
-        throughput += rates.series(line.name, line.points, connected=True)
-        throughput += plot.lost_crosses(line.name, line.points)
-        measured = list(filter(rates.values, line.rows))
+        throughput += rates.series(line, connected=True) + plot.lost_crosses(line)
+        measured = [row for row in line.rows if rates.values(row)]
         if not measured or measured[0].world_size != 1:
             continue
         speed_ups = _speed_ups(measured, rates)
-        above_one = {size: by_block for size, by_block in speed_ups.items() if by_block and size > 1}
         # Without an interval, which needs three blocks, no law is drawn.
-        drawn = [law for law in fits(above_one, strong=strong) if law.curve(1).low is not None]
+        drawn = [law for law in fits(speed_ups, strong=strong) if law.curve(1).low is not None]
         rate = estimate(list(rates.values(measured[0]).values()), "rate").centre
-        least, most = 1, measured[-1].world_size
-        throughput.append(plot.dashed_line("ideal", [(least, rate), (most, rate * most)], line.name))
+        most = measured[-1].world_size
+        throughput.append(plot.dashed_line("ideal", [(1, rate), (most, rate * most)], line.name))
         throughput += _fitted(line, drawn, most, rate)
         blocks |= {len(law.by_block) for law in drawn}
-        points = [_efficiency_of(row) for row in measured if row.speed_up]
-        efficiency.append(
-            Series(line.name, [Point(1, 1.0, runs=plot.run_ids(measured[0].counted)), *points], connected=True)
-        )
+        points = [Point(1, 1.0, runs=plot.run_ids(measured[0].counted))]
+        points += [_efficiency_of(row, row.speed_up) for row in measured if row.speed_up]
+        efficiency.append(PlotSeries(line.name, points, connected=True))
         efficiency += _fitted(line, drawn, most)
     if not any(series.kind == "points" for series in throughput):
         return None
-    panels = [Panel(x=x, y=Axis(rates.y.label, log=x.log, from_zero=True), series=throughput)]
+    panels = [Panel(x=x, y=PlotAxis(rates.y.label, log=x.log, from_zero=True), series=throughput)]
     if efficiency:
         last = max(point.x for series in efficiency for point in series.points)
         efficiency.append(plot.dashed_line("ideal", [(1, 1.0), (last, 1.0)]))
-        panels.append(Panel(x=x, y=Axis("efficiency (speed-up / ranks)", from_zero=True), series=efficiency))
+        panels.append(Panel(x=x, y=PlotAxis("efficiency (speed-up / ranks)", from_zero=True), series=efficiency))
     if blocks:
         notes.append(
             f"Bands around fitted curves are 95% intervals over {plot.range_of(blocks)} blocks, each with its fit."
@@ -71,17 +71,15 @@ def scaling_chart(table: Table) -> Chart | None:
     return Chart(name="scaling", title=title, panels=panels, notes=notes)
 
 
-def _efficiency_of(row: Trial) -> Point:
+def _efficiency_of(row: Trial, speed_up: Contrast) -> Point:
     """The efficiency of a trial, with the interval of the table's speed-up."""
-    assert row.speed_up is not None
-    low, high = row.speed_up.low, row.speed_up.high
+    size, low, high = row.world_size, speed_up.low, speed_up.high
     if low is not None and high is not None:
-        low, high = low / row.world_size, high / row.world_size
-    text = f"n={row.speed_up.n}"
-    return Point(row.world_size, row.speed_up.centre / row.world_size, low, high, plot.run_ids(row.counted), text)
+        low, high = low / size, high / size
+    return Point(size, speed_up.centre / size, low, high, plot.run_ids(row.counted), f"n={speed_up.n}")
 
 
-def _fitted(line: plot.Line, laws: Sequence[Fit], most: int, rate: float | None = None) -> list[Series]:
+def _fitted(line: plot.Line, laws: Sequence[Fit], most: int, rate: float | None = None) -> list[PlotSeries]:
     """Each law as a curve with its interval, from world size 1 to the largest one that was measured.
 
     Args:
@@ -96,15 +94,15 @@ def _fitted(line: plot.Line, laws: Sequence[Fit], most: int, rate: float | None 
         for step in range(_CURVE_POINTS):
             size = 1 + (most - 1) * step / (_CURVE_POINTS - 1)
             value = law.curve(size)
-            factor = 1 / size if rate is None else rate
+            factor = rate or 1 / size
             low, high = (value.low or 0.0) * factor, (value.high or 0.0) * factor
             points.append(Point(size, value.centre * factor, low, high))
-        series.append(Series(law.name, points, "line", dashed=True, same_as=line.name))
+        series.append(PlotSeries(law.name, points, "line", dashed=True, same_as=line.name))
     return series
 
 
 def _speed_ups(rows: Sequence[Trial], plotted: plot.Plotted) -> Points:
-    """world_size -> block -> speed-up over the baseline, the first of the trials, in that block.
+    """world_size above 1 -> block -> speed-up over the baseline, the first of the trials, in that block.
 
     As in the table, only blocks in which both ran in the same environment count.
     """
@@ -113,7 +111,9 @@ def _speed_ups(rows: Sequence[Trial], plotted: plot.Plotted) -> Points:
     for row in rows:
         common = row.common_blocks(rows[0]) & base.keys()
         rates = plotted.values(row)
-        speed_ups[row.world_size] = {block: rates[block] / base[block] for block in rates if block in common}
+        by_block = {block: rates[block] / base[block] for block in rates if block in common}
+        if by_block and row.world_size > 1:
+            speed_ups[row.world_size] = by_block
     return speed_ups
 
 
@@ -131,8 +131,8 @@ def communication_chart(table: Table) -> Chart | None:
 
     The x axis is the first of world_size, the batch and the varied fields in which two trials differ alone.
     """
-    exposed = Axis("communication not overlapped (fraction of a step)", from_zero=True)
-    hidden = Axis("overlapped with compute (fraction of communication)", from_zero=True)
+    exposed = PlotAxis("communication not overlapped (fraction of a step)", from_zero=True)
+    hidden = PlotAxis("overlapped with compute (fraction of communication)", from_zero=True)
     plotted = [plot.Plotted(exposed, _exposed, quantity="share"), plot.Plotted(hidden, _hidden, quantity="share")]
     fields = ["world_size", plot.batch_axis(table), *table.varied]
     fields = [field for field in fields if field not in table.changed]
@@ -195,19 +195,18 @@ def _against_batch(table: Table, notes: list[str]) -> list[Panel]:
     field = plot.batch_axis(table)
     x, lines, note = plot.metric_lines(table, plotted, field)
     notes += note
-    rows = [row for line in lines for row in line.rows]
     # On a logarithmic axis a straight line would be a curve.
     panels = plot.line_panels([plotted], replace(x, log=False, from_zero=True, ticks=()), lines)
-    return [replace(panel, series=[*panel.series, *_limit(rows, metric, field)]) for panel in panels]
+    return [replace(panel, series=[*panel.series, *_limit(lines, metric, field)]) for panel in panels]
 
 
-def _limit(rows: Sequence[Trial], metric: str, field: str) -> list[Series]:
+def _limit(lines: Sequence[plot.Line], metric: str, field: str) -> list[PlotSeries]:
     """The memory of the GPU, if it is near the values."""
+    rows = [row for line in lines for row in line.rows]
     sizes: list[float] = []
-    for row in rows:
-        for record in row.records:
-            if record.device.startswith("cuda"):
-                sizes += record.machine.get("gpu_memory_mib") or []
+    for record in chain.from_iterable(row.records for row in rows):
+        if record.device.startswith("cuda"):
+            sizes += record.machine.get("gpu_memory_mib") or []
     highest = max(row.value_of(metric) or 0.0 for row in rows)
     if not sizes or min(sizes) > _WIDE * highest:
         return []
@@ -234,28 +233,31 @@ def _stacked_panels(table: Table, amounts: Amounts, label: str) -> tuple[list[Pa
     lines, notes = plot.limit_items(lines, "lines", _MOST_PANELS)
     if not lines:
         shown, notes = plot.limit_items(rows, "trials", MAX_CATEGORIES)
-        x, texts = Axis("trial"), plot.trial_labels(table, shown)
         names = plot.differing_fields(table, shown)
+        x = PlotAxis("trial")
+        place: plot.PlaceOf = partial(plot.trial_label, names=names, changed=table.changed)
         if len(names) == 1:
             x = plot.field_axis(names[0], shown)
-            texts = [plot.format_factor(row.factors[names[0]]) for row in shown]
-        lines = [plot.Line(plot.SINGLE_LINE, list(zip(texts, shown, strict=True)))]
-    y = Axis(label, from_zero=True)
+            place = partial(plot.value_on_axis, field=names[0], x=x)
+        lines = [plot.Line("", shown, place)]
+    y = PlotAxis(label, from_zero=True)
     panels = []
     for line in lines:
-        categories = Axis(x.label, categories=[str(place) for place, _ in line.points])
-        panels.append(Panel(x=categories, y=y, series=_bars(line, amounts), title=line.title, stacked=True))
+        at = PlotAxis(x.label, categories=[plot.format_factor(line.place(row)) for row in line.rows])
+        bars = _bars(line, at.categories, amounts)
+        panels.append(Panel(x=at, y=y, series=bars, title=line.title, stacked=True))
     return panels, notes
 
 
-def _bars(line: plot.Line, amounts: Amounts) -> list[Series]:
-    """A series for each part that some trial of the sweep has, each value at its x as a category."""
+def _bars(line: plot.Line, categories: Sequence[str], amounts: Amounts) -> list[PlotSeries]:
+    """A series for each part that some trial of the sweep has, each value at the category of its trial."""
     bars = []
     for name in next(iter(amounts.values())):
-        if any(amount[name] for amount in amounts.values()):
-            points = []
-            for place, row in line.points:
-                text = f"n={len(row.counted)}"
-                points.append(Point(str(place), amounts[row.trial_id][name], runs=plot.run_ids(row.counted), text=text))
-            bars.append(Series(name, points, "bar"))
+        if not any(amount[name] for amount in amounts.values()):
+            continue
+        points = []
+        for category, row in zip(categories, line.rows, strict=True):
+            text = f"n={len(row.counted)}"
+            points.append(Point(category, amounts[row.trial_id][name], runs=plot.run_ids(row.counted), text=text))
+        bars.append(PlotSeries(name, points, "bar"))
     return bars

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import accumulate
 
 from dmls_ray.analysis.figures import series as plot
-from dmls_ray.analysis.figures.chart import Axis, Chart, Panel, Point, Series
+from dmls_ray.analysis.figures.chart import Chart, Panel, PlotAxis, PlotSeries, Point
 from dmls_ray.analysis.findings.answer import axis_that_varies
 from dmls_ray.analysis.findings.effects import measure_of
 from dmls_ray.analysis.table.model import Table
@@ -20,16 +21,14 @@ _MOST_LINES = 4
 """Lines of a panel whose points have intervals side by side, and panels of a quantity."""
 _MOST_FIELDS = 5
 """Fields of a search that have a panel."""
-_FAR = 20
-"""Ratio of the highest to the lowest value above which the axis is logarithmic."""
 
 _TO_THE_END = "trained to the end"
 
 QUANTIZATION = "quantization"
 _QUANTIZED = {
-    "test_accuracy": Axis("test accuracy (fraction of samples)"),
-    "checkpoint_bytes": Axis("size of the checkpoint (bytes)", from_zero=True),
-    "compiled_ms_p50": Axis("median latency, compiled (ms)", from_zero=True),
+    "test_accuracy": PlotAxis("test accuracy (fraction of samples)"),
+    "checkpoint_bytes": PlotAxis("size of the checkpoint (bytes)", from_zero=True),
+    "compiled_ms_p50": PlotAxis("median latency, compiled (ms)", from_zero=True),
 }
 """Metric of fp32 and of int8 without its prefix -> its axis."""
 
@@ -40,13 +39,13 @@ def answer_chart(table: Table) -> Chart | None:
     None if no two trials differ only in the axis. Where only one value of it was measured, the axis is the one that
     the answer goes along. Many lines are small multiples, and leave the memory out.
     """
-    together = plot.trained_together(table)
-    rows = [row for row in together if row.counted]
+    together = plot.trained_together(table.rows)
+    rows = plot.measured(together)
     if not (table.axis and rows):
         return None
     axis = axis_that_varies(table, table.axis)
     x, lines = plot.lines_along(table, together, axis)
-    lines = [line for line in lines if len([row for row in line.rows if row.counted]) > 1]
+    lines = [line for line in lines if len(plot.measured(line.rows)) > 1]
     multiples, notes = _multiples(table, lines)
 
     families = {spec.name: spec.setting.family for spec in table.varied_specs}
@@ -76,22 +75,27 @@ def _multiples(table: Table, lines: Sequence[plot.Line]) -> tuple[list[tuple[str
     fields.remove(field)
     multiples: dict[str, list[plot.Line]] = {}
     for line, row in zip(lines, rows, strict=True):
-        named = replace(line, name=plot.trial_label(row, fields))
+        named = replace(line, title=plot.trial_label(row, fields))
         multiples.setdefault(plot.trial_label(row, [field]), []).append(named)
     return plot.limit_items(list(multiples.items()), f"values of {field}", _MOST_LINES)
 
 
-def _best_rates(rows: Sequence[Trial], plotted: plot.Plotted, lines: Sequence[plot.Line]) -> list[Series]:
+def _best_rates(rows: Sequence[Trial], plotted: plot.Plotted, lines: Sequence[plot.Line]) -> list[PlotSeries]:
     """A ring around each trial with the best mean loss or accuracy of those that differ in lr alone."""
     measure = measure_of(plotted.metric, "level")
-    places = {row.trial_id: (x, line.name) for line in lines for x, row in line.points}
+    if not measure.is_result:
+        return []
+    lines_of: dict[str, plot.Line] = {}
+    for line in lines:
+        lines_of |= {row.trial_id: line for row in line.rows}
     rings = []
-    for group in group_by_other_factors(list(filter(plotted.values, rows)), {"lr"}):
+    for group in group_by_other_factors([row for row in rows if plotted.values(row)], {"lr"}):
         best = max(group, key=lambda row: measure.better * (row.value_of(plotted.metric) or 0.0))
-        if measure.is_result and len(group) > 1 and best.trial_id in places:
-            x, name = places[best.trial_id]
-            ring = Point(x, best.value_of(plotted.metric), text=f"lr {plot.format_factor(best.factors['lr'])}")
-            rings.append(Series("best mean of all lr", [ring], "ring", same_as=name))
+        if best.trial_id in lines_of and len(group) > 1:
+            line = lines_of[best.trial_id]
+            text = f"lr {plot.format_factor(best.factors['lr'])}"
+            ring = Point(line.place(best), best.value_of(plotted.metric), text=text)
+            rings.append(PlotSeries("best mean of all lr", [ring], "ring", same_as=line.name))
     return rings
 
 
@@ -100,20 +104,20 @@ def changes_chart(table: Table) -> Chart | None:
 
     None where nothing was changed one at a time, or no trial with a change was measured.
     """
-    rows = plot.trained_together(table)
+    rows = plot.trained_together(table.rows)
     changed = [row for row in rows if describe_changes(row, table.changed)]
-    measured = [row for row in changed if row.counted]
+    measured = plot.measured(changed)
     if not measured:
         return None
-    groups = group_by_other_factors(rows, table.changed)
-    lines = plot.lines_of_groups(table, groups, table.changed, lambda row: name_of_change(row, table.changed))
+    change_of = partial(name_of_change, changed=table.changed)
+    lines = plot.lines_of_groups(table, group_by_other_factors(rows, table.changed), table.changed, change_of)
     lines, notes = plot.limit_items(lines, "groups of changes", _MOST_LINES)
     plotted = plot.plotted_measures(table, measured) + plot.plotted_of_question(table, measured, table.asked)
     plotted.sort(key=lambda item: not item.metric)  # what was learned, then the speed
-    x = Axis("change", categories=list(dict.fromkeys(name_of_change(row, table.changed) for row in changed)))
+    x = PlotAxis("change", categories=list(dict.fromkeys(change_of(row) for row in changed)))
     panels = []
     for item in plotted:
-        series: list[Series] = []
+        series: list[PlotSeries] = []
         for line in lines:
             series += _changes_and_baseline(line, item, x)
         panels.append(Panel(x=x, y=replace(item.y, from_zero=False), series=series))
@@ -122,13 +126,13 @@ def changes_chart(table: Table) -> Chart | None:
     return Chart(name="changes", title=title, panels=panels, notes=[about, *notes])
 
 
-def _changes_and_baseline(line: plot.Line, plotted: plot.Plotted, x: Axis) -> list[Series]:
+def _changes_and_baseline(line: plot.Line, plotted: plot.Plotted, x: PlotAxis) -> list[PlotSeries]:
     """The changes of a line as points, and its baseline as a line with its interval."""
-    points = [(change, row) for change, row in line.points if change != BASELINE]
-    series = [*plotted.series(line.name, points), *plot.lost_crosses(line.name, points)]
-    bases = [(change, row) for change, row in line.points if change == BASELINE]
-    name = ", ".join(filter(None, [BASELINE, line.title]))
-    for base in plotted.series(name, bases, kind="line", dashed=True, same_as=line.name):
+    changes = replace(line, rows=[row for row in line.rows if line.place(row) != BASELINE])
+    title = f"{BASELINE}, {line.title}".removesuffix(", ")
+    baseline = replace(line, title=title, rows=[row for row in line.rows if line.place(row) == BASELINE])
+    series = plotted.series(changes) + plot.lost_crosses(changes)
+    for base in plotted.series(baseline, kind="line", dashed=True, same_as=line.name):
         ends = [base.points[0]._replace(x=x.categories[end]) for end in (0, -1)]
         series.append(replace(base, points=ends))
     return series
@@ -138,8 +142,9 @@ def _describe_panels(panels: Sequence[Panel]) -> str:
     """What panels show: `Throughput, test accuracy and tensor memory`."""
     labels = [panel.y.label.partition(" (")[0].removesuffix(" of a rank") for panel in panels]
     *names, last = dict.fromkeys(labels)
-    subject = f"{', '.join(names)} and {last}" if names else last
-    return f"{subject[:1].upper()}{subject[1:]}"
+    if names:
+        last = f"{', '.join(names)} and {last}"
+    return f"{last[:1].upper()}{last[1:]}"
 
 
 def search_chart(table: Table) -> Chart | None:
@@ -155,16 +160,15 @@ def search_chart(table: Table) -> Chart | None:
     known = [row for row in rows if row.value_of(name) is not None]
     if len(known) < 2:
         return None
-    levels = [row.estimates[name].centre for row in known]
-    plotted = plot.plotted_metric(name, log=max(levels) > _FAR * min(levels) > 0)
+    plotted = plot.plotted_metric(name, log=plot.is_wide([row.estimates[name].centre for row in known]))
 
     trials = _searched(rows, plotted, lambda row: numbers[row.trial_id])
-    finished = [row for row in known if not row.is_stopped]
+    # A value of an early epoch, of a trial that was stopped, is not the best.
+    finished = {numbers[row.trial_id]: row.estimates[name].centre for row in known if not row.is_stopped}
     if len(finished) > 1:
-        best = accumulate((row.estimates[name].centre for row in finished), min if minimizes else max)
-        places = [numbers[row.trial_id] for row in finished]
-        trials.append(plot.dashed_line("best so far", zip(places, best, strict=True)))
-    panels = [Panel(x=Axis("trial (in the order of their start)"), y=plotted.y, series=trials)]
+        best = accumulate(finished.values(), min if minimizes else max)
+        trials.append(plot.dashed_line("best so far", zip(finished, best, strict=True)))
+    panels = [Panel(x=PlotAxis("trial (in the order of their start)"), y=plotted.y, series=trials)]
     fields, notes = plot.limit_items(plot.differing_fields(table, known), "fields", _MOST_FIELDS)
     panels += [_against(field, known, plotted) for field in fields]
     title = f"{plotted.y.label.partition(' (')[0]} of {len(known)} configurations"
@@ -176,20 +180,16 @@ def _against(field: str, rows: Sequence[Trial], plotted: plot.Plotted) -> Panel:
     known = [row for row in rows if row.factors[field] is not None]
     known.sort(key=lambda row: row.position([field]))
     x = plot.field_axis(field, known)
-    return Panel(x=x, y=plotted.y, series=_searched(known, plotted, lambda row: plot.place_of(row, field, x)))
+    return Panel(x=x, y=plotted.y, series=_searched(known, plotted, partial(plot.value_on_axis, field=field, x=x)))
 
 
-def _searched(rows: Sequence[Trial], plotted: plot.Plotted, place: Callable[[Trial], plot.Place]) -> list[Series]:
+def _searched(rows: Sequence[Trial], plotted: plot.Plotted, place: plot.PlaceOf) -> list[PlotSeries]:
     """The trials that were trained to the end, those that were stopped, and crosses of those without a value."""
-    series: list[Series] = []
+    series: list[PlotSeries] = []
     for name, is_stopped in ((_TO_THE_END, False), ("stopped early", True)):
-        points = [(place(row), row) for row in rows if row.is_stopped == is_stopped]
-        series += plotted.series(name, points, describe=_configuration, muted=is_stopped)
-    return [*series, *plot.lost_crosses(_TO_THE_END, [(place(row), row) for row in rows])]
-
-
-def _configuration(row: Trial) -> str:
-    return describe_configuration(row.factors)
+        line = plot.Line(name, [row for row in rows if row.is_stopped == is_stopped], place)
+        series += plotted.series(line, describe=lambda row: describe_configuration(row.factors), muted=is_stopped)
+    return series + plot.lost_crosses(plot.Line(_TO_THE_END, rows, place))
 
 
 def metric_of_form(trial: Trial, metric: str) -> str:
@@ -198,28 +198,31 @@ def metric_of_form(trial: Trial, metric: str) -> str:
     return "test_accuracy" if is_tested else metric
 
 
+def _plotted_form(metric: str, y: PlotAxis) -> plot.Plotted:
+    return plot.Plotted(y, lambda row: row.by_block(metric_of_form(row, metric)), metric)
+
+
 def quantization_chart(table: Table) -> Chart | None:
     """What int8 does: accuracy, size of the checkpoint and latency in fp32 and in int8, and the speed of training.
 
     None unless the sweep asks about quantization, and two kinds of it were measured.
     """
-    rows = plot.trained_together(table)
-    measured = [row for row in rows if row.counted]
+    rows = plot.trained_together(table.rows)
+    measured = plot.measured(rows)
     if table.axis != QUANTIZATION or count_values(measured, QUANTIZATION) < 2:
         return None
     x, lines = plot.lines_along(table, rows, QUANTIZATION)
     lines, notes = plot.limit_items(lines, "lines", _MOST_LINES)
     panels: list[Panel] = []
     for suffix, y in _QUANTIZED.items():
-        series: list[Series] = []
+        series: list[PlotSeries] = []
         for line in lines:
             for form in ("fp32", "int8"):
-                metric = f"{form}_{suffix}"
-                points = [(kind, row, row.by_block(metric_of_form(row, metric))) for kind, row in line.points]
-                series += plot.measured_series(", ".join(filter(None, [form, line.title])), points, metric=metric)
+                title = f"{form}, {line.title}".removesuffix(", ")
+                series += _plotted_form(f"{form}_{suffix}", y).series(replace(line, title=title))
         if series:
             panels.append(Panel(x=x, y=y, series=series))
-    training = [replace(line, name=line.title or "training") for line in lines]
+    training = [replace(line, title=line.title or "training") for line in lines]
     for plotted in plot.plotted_measures(table, measured):
         if not plotted.metric:
             y = replace(plotted.y, label=f"training {plotted.y.label}")

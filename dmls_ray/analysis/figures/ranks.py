@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_right
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -9,20 +10,19 @@ from statistics import fmean, median
 
 import numpy as np
 
-from dmls_ray.analysis.figures.chart import Axis, Chart, Kind, Panel, Point, Series
+from dmls_ray.analysis.figures.chart import Chart, Panel, PlotAxis, PlotSeries, Point, SeriesKind
 from dmls_ray.analysis.figures.series import SINGLE_LINE, limit_items, run_ids, trial_labels
 from dmls_ray.analysis.stats.intervals import estimate
 from dmls_ray.analysis.table.model import Table
 from dmls_ray.analysis.trials.trial import Trial
 from dmls_ray.records.model import STEP_QUANTILES
 
-Curve = Callable[[Trial], list[Point]]
-"""The points of a trial; none where it has no values."""
+_Curves = Mapping[str, Callable[[Trial], list[Point]]]
 
 
 def step_times_chart(table: Table) -> Chart | None:
     """Empirical distribution of the times of optimizer steps; None if no run in bench mode has their quantiles."""
-    x = Axis("optimizer step (ms)", log=True)
+    x = PlotAxis("optimizer step (ms)", log=True)
     about = "Each point is the median over all ranks of all runs of a trial."
     return _chart(table, "step_times", "Times of steps", x, {"steps within this time (fraction)": _steps}, about)
 
@@ -39,7 +39,7 @@ def _steps(row: Trial) -> list[Point]:
 def rank_spread_chart(table: Table) -> Chart | None:
     """How far each rank is from the mean over the ranks of its run; None if no run in bench mode has two ranks."""
     ranks = max((row.world_size for row in table.rows), default=0)
-    x = Axis("rank", categories=list(map(str, range(ranks))))
+    x = PlotAxis("rank", categories=[str(rank) for rank in range(ranks)])
     curves = {
         "forward pass (% above mean over ranks)": partial(_spread, metric="forward_ms"),
         "backward pass (% above mean over ranks)": partial(_spread, metric="backward_ms"),
@@ -54,10 +54,11 @@ def _spread(row: Trial, metric: str) -> list[Point]:
     by_rank: dict[int, list[float]] = {}
     for record in row.timed:
         amounts = {rank.rank: rank.metrics[metric] for rank in record.ranks if metric in rank.metrics}
-        mean = fmean(amounts.values()) if len(amounts) > 1 else 0.0
+        if len(amounts) < 2 or not fmean(amounts.values()):
+            continue
+        mean = fmean(amounts.values())
         for rank, amount in amounts.items():
-            if mean:
-                by_rank.setdefault(rank, []).append(100 * (amount / mean - 1))
+            by_rank.setdefault(rank, []).append(100 * (amount / mean - 1))
     points = []
     for rank, spread in sorted(by_rank.items()):
         value = estimate(spread)
@@ -67,7 +68,7 @@ def _spread(row: Trial, metric: str) -> list[Point]:
 
 def utilization_chart(table: Table) -> Chart | None:
     """Utilization over time; None if no run in bench mode was sampled twice, as one of less than a second."""
-    x = Axis("time since the start of a run (s)", from_zero=True)
+    x = PlotAxis("time since the start of a run (s)", from_zero=True)
     curves = {
         "CPU utilization (% of a core)": partial(_samples, quantity="cpu_percent"),
         "GPU utilization (%)": partial(_samples, quantity="gpu_percent"),
@@ -87,7 +88,7 @@ def _samples(row: Trial, quantity: str) -> list[Point]:
         for rank in record.ranks:
             times, values = rank.utilization.get("at_s", []), rank.utilization.get(quantity, [])
             # After the time of the run only instruments are at work, such as the test on the training samples.
-            count = bisect_right(times, record.metrics["total_s"])
+            count = bisect_right(times, record.metrics.get("total_s", math.inf))
             if min(count, len(values)) > 1:
                 courses.append((times[:count], values[:count]))
     if not courses:
@@ -103,16 +104,16 @@ def _samples(row: Trial, quantity: str) -> list[Point]:
 
 
 def _chart(
-    table: Table, name: str, title: str, x: Axis, curves: Mapping[str, Curve], about: str, kind: Kind = "points"
+    table: Table, name: str, title: str, x: PlotAxis, curves: _Curves, about: str, kind: SeriesKind = "points"
 ) -> Chart | None:
     """A panel for each quantity, with a series for each trial that has it; None without any.
 
     Args:
         table: table of the sweep.
         name: name of the chart.
-        title: its title.
+        title: title of the chart.
         x: the x axis.
-        curves: label of a y axis -> its values.
+        curves: label of a y axis -> the points of a trial.
         about: the note below the chart.
         kind: how the values are drawn.
     """
@@ -124,7 +125,7 @@ def _chart(
         for trial, row in zip(trial_labels(table, rows), rows, strict=True):
             points = curve(row)
             if points:
-                series.append(Series(trial or SINGLE_LINE, points, kind, connected=not x.categories))
+                series.append(PlotSeries(trial or SINGLE_LINE, points, kind, connected=not x.categories))
         if series:
-            panels.append(Panel(x=x, y=Axis(label, from_zero=True), series=series))
+            panels.append(Panel(x=x, y=PlotAxis(label, from_zero=True), series=series))
     return Chart(name=name, title=title, panels=panels, notes=[about, *notes]) if panels else None

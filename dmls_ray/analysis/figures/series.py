@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
-from dmls_ray.analysis.figures.chart import Axis, Panel, Point, Series
+from dmls_ray.analysis.figures.chart import Panel, PlotAxis, PlotSeries, Point
 from dmls_ray.analysis.metrics import MEMORY_METRICS, label_of, quantity_of, resolution_of, table_metrics
 from dmls_ray.analysis.stats.intervals import Quantity, estimate
 from dmls_ray.analysis.table.model import Table
@@ -25,20 +25,23 @@ SINGLE_LINE = "measured"
 _MAX_TICKS = 9
 """Values of a field that have a tick each."""
 _MOST_MEASURES = 3
+_WIDE = 20
+"""Ratio of the highest to the lowest value above which an axis is logarithmic."""
 _UNITS = ("s", "ms", "MiB", "bytes", "Mbit/s")
 """Last words of the labels of metrics."""
 
 Place = float | str
 """The x of a point."""
+PlaceOf = Callable[[Trial], Place]
 
-Item = TypeVar("Item")
+_Item = TypeVar("_Item")
 
 
 @dataclass(frozen=True)
 class Plotted:
     """What the y axis of a panel shows."""
 
-    y: Axis
+    y: PlotAxis
     values: Callable[[Trial], Mapping[int, float]]
     """The values of a trial by block; empty if it has none."""
     metric: str = ""
@@ -46,34 +49,35 @@ class Plotted:
     quantity: Quantity | None = None
     """Kind of the values; None: that of the metric."""
 
-    def series(self, name: str, points: Iterable[tuple[Place, Trial]], **options: Any) -> list[Series]:
-        """`measured_series` of trials, each with its x."""
-        measured = [(x, row, self.values(row)) for x, row in points]
-        return measured_series(name, measured, metric=self.metric, quantity=self.quantity, **options)
+    def series(self, line: Line, **options: Any) -> list[PlotSeries]:
+        """`measured_series` of a line."""
+        points = [(line.place(row), row, self.values(row)) for row in line.rows]
+        return measured_series(line.name, points, metric=self.metric, quantity=self.quantity, **options)
 
 
-@dataclass
+@dataclass(frozen=True)
 class Line:
-    """Trials that differ in the field of the x axis only, each with its x."""
+    """Trials under one name, as those that differ in the field of the x axis only."""
 
-    name: str
-    points: Sequence[tuple[Place, Trial]]
+    title: str
+    """What tells the line from others; empty for the only line."""
+    rows: Sequence[Trial]
+    place: PlaceOf
 
-    def __post_init__(self) -> None:
-        self.rows = [row for _, row in self.points]
-        self.title = "" if self.name == SINGLE_LINE else self.name
-        """The name as the title of a panel; empty for the only line."""
+    @property
+    def name(self) -> str:
+        return self.title or SINGLE_LINE
 
 
 def measured_series(
     name: str,
-    points: Iterable[tuple[Place, Trial, Mapping[int, float]]],
+    points: Sequence[tuple[Place, Trial, Mapping[int, float]]],
     *,
     metric: str = "",
     quantity: Quantity | None = None,
     describe: Callable[[Trial], str] | None = None,
     **options: Any,
-) -> list[Series]:
+) -> list[PlotSeries]:
     """One series of means with their intervals; empty if no point has a value.
 
     Args:
@@ -82,13 +86,17 @@ def measured_series(
         metric: the metric that the values are of.
         quantity: kind of the values; None: that of the metric.
         describe: what is said of a trial besides its numbers.
-        options: other fields of `Series`.
+        options: other fields of `PlotSeries`.
     """
-    known = [(x, row, by_block) for x, row, by_block in points if by_block]
     if quantity is None:
-        quantity = quantity_of(metric, [value for _, _, by_block in known for value in by_block.values()])
+        values: list[float] = []
+        for _, _, by_block in points:
+            values += by_block.values()
+        quantity = quantity_of(metric, values)
     measured = []
-    for x, row, by_block in known:
+    for x, row, by_block in points:
+        if not by_block:
+            continue
         resolution = resolution_of(metric, row.counted)
         value = estimate(list(by_block.values()), quantity, resolution=resolution, is_once=row.is_once(metric))
         text = f"n={value.n}"
@@ -96,44 +104,39 @@ def measured_series(
             text = f"{describe(row)}, {text}"
         runs = run_ids(record for record in row.counted if record.repeat in by_block)
         measured.append(Point(x, value.centre, value.low, value.high, runs, text))
-    return [Series(name, measured, **options)] if measured else []
+    return [PlotSeries(name, measured, **options)] if measured else []
 
 
-def lost_crosses(name: str, points: Iterable[tuple[Place, Trial]]) -> list[Series]:
-    """A series of crosses for each way in which trials of a line ended without a value, and for runs out of memory.
-
-    Args:
-        name: the line.
-        points: for each trial its x.
-    """
+def lost_crosses(line: Line) -> list[PlotSeries]:
+    """A series of crosses for each way in which trials of a line ended without a value, and for runs out of memory."""
     crosses: dict[str, list[Point]] = {}
-    for x, row in points:
+    for row in line.rows:
         lost = oom_runs(row)
         if not (lost or row.counted):
             lost = row.records
         if lost:
             text = f"{len(lost)} of {len(row.records)} runs: {lost[0].reason}"
-            crosses.setdefault(lost[0].ending, []).append(Point(x, None, runs=run_ids(lost), text=text))
-    return [Series(ending, lost, "cross", same_as=name) for ending, lost in crosses.items()]
+            crosses.setdefault(lost[0].ending, []).append(Point(line.place(row), None, runs=run_ids(lost), text=text))
+    return [PlotSeries(ending, lost, "cross", same_as=line.name) for ending, lost in crosses.items()]
 
 
-def dashed_line(name: str, points: Iterable[tuple[Place, float]], same_as: str = "") -> Series:
+def dashed_line(name: str, points: Iterable[tuple[Place, float]], same_as: str = "") -> PlotSeries:
     """What was not measured: an ideal, a limit, a fit."""
-    return Series(name, [Point(x, y) for x, y in points], "line", dashed=True, same_as=same_as)
+    return PlotSeries(name, [Point(x, y) for x, y in points], "line", dashed=True, same_as=same_as)
 
 
-def line_panels(plotted: Iterable[Plotted], x: Axis, lines: Sequence[Line]) -> list[Panel]:
+def line_panels(plotted: Iterable[Plotted], x: PlotAxis, lines: Sequence[Line]) -> list[Panel]:
     """A panel for each quantity of which a trial has a value: the trials of lines, joined where x is a number.
 
     A trial without a value is a cross.
     """
     panels = []
     for item in plotted:
-        measured: list[Series] = []
-        lost: list[Series] = []
+        measured: list[PlotSeries] = []
+        lost: list[PlotSeries] = []
         for line in lines:
-            measured += item.series(line.name, line.points, connected=not x.categories)
-            lost += lost_crosses(line.name, line.points)
+            measured += item.series(line, connected=not x.categories)
+            lost += lost_crosses(line)
         if measured:
             panels.append(Panel(x=x, y=item.y, series=[*measured, *lost]))
     return panels
@@ -141,7 +144,7 @@ def line_panels(plotted: Iterable[Plotted], x: Axis, lines: Sequence[Line]) -> l
 
 def plotted_metric(name: str, label: str = "", *, log: bool = False, from_zero: bool = False) -> Plotted:
     """A metric on a y axis."""
-    y = Axis(label or _label(name), log=log, from_zero=from_zero)
+    y = PlotAxis(label or _label(name), log=log, from_zero=from_zero)
     return Plotted(y, partial(Trial.by_block, metric=name), name)
 
 
@@ -153,32 +156,33 @@ def plotted_rates(rows: Sequence[Trial]) -> Plotted:
     def values(row: Trial) -> Mapping[int, float]:
         return {} if row.independent_ranks else row.by_block(metric)
 
-    return Plotted(Axis(f"throughput ({unit})", from_zero=True), values, quantity="rate")
+    return Plotted(PlotAxis(f"throughput ({unit})", from_zero=True), values, quantity="rate")
 
 
 def plotted_measures(table: Table, rows: Sequence[Trial]) -> list[Plotted]:
     """The measures by which the answer compares these trials, the most important first."""
     plotted = []
-    measures = [item for item in table.questions.measures(rows) if item.is_judged]
-    known = [item for item in measures if any(row.by_block(item.metric) for row in rows)]
-    for measure in known[:_MOST_MEASURES]:
+    for measure in table.questions.measures(rows):
+        if not measure.is_judged or not _is_known(measure.metric, rows):
+            continue
         if measure.kind == "speed":
             plotted.append(plotted_rates(rows))
         else:
             plotted.append(plotted_metric(measure.metric, from_zero=measure.is_ratio))
-    return plotted
+    return plotted[:_MOST_MEASURES]
 
 
 def plotted_of_question(table: Table, rows: Sequence[Trial], asked: set[str]) -> list[Plotted]:
-    """The metrics that fields ask for, as far as these trials have them.
+    """The metrics that fields or families of fields ask for, as far as these trials have them."""
+    plotted = []
+    for name, metric in table_metrics().items():
+        if not asked.isdisjoint(metric.asked_by) and table.has(name) and _is_known(name, rows):
+            plotted.append(plotted_metric(name))
+    return plotted
 
-    Args:
-        table: the sweep's table.
-        rows: the trials.
-        asked: fields and families of fields.
-    """
-    names = [name for name, metric in table_metrics().items() if asked & {*metric.asked_by} and table.has(name)]
-    return [plotted_metric(name) for name in names if any(row.by_block(name) for row in rows)]
+
+def _is_known(metric: str, rows: Iterable[Trial]) -> bool:
+    return any(row.by_block(metric) for row in rows)
 
 
 def _label(name: str) -> str:
@@ -194,23 +198,21 @@ def _label(name: str) -> str:
     return f"{words} ({unit})" if words and unit in _UNITS else label_of(name)
 
 
-def lines_along(table: Table, rows: Sequence[Trial], field: str) -> tuple[Axis, list[Line]]:
+def lines_along(table: Table, rows: Sequence[Trial], field: str) -> tuple[PlotAxis, list[Line]]:
     """The x axis of a field, and the lines along it, named by the other fields in which they differ.
 
     There is no line if no two trials can be joined.
     """
     groups = all_groups_along_axis(rows, field, table.fixed_batch_field)
-    if field not in table.varied or max(map(len, groups), default=0) < 2:
-        return Axis(field), []
+    if field not in table.varied or all(len(group) < 2 for group in groups):
+        return PlotAxis(field), []
     x = field_axis(field, rows)
-    within = {field}
-    for group in groups:
-        within.update(differing_fields(table, group))
-    return x, lines_of_groups(table, groups, within, lambda row: place_of(row, field, x))
+    within = {field}.union(*(differing_fields(table, group) for group in groups))
+    return x, lines_of_groups(table, groups, within, partial(value_on_axis, field=field, x=x))
 
 
 def lines_of_groups(
-    table: Table, groups: Sequence[Sequence[Trial]], within: Collection[str], place: Callable[[Trial], Place]
+    table: Table, groups: Sequence[Sequence[Trial]], within: Collection[str], place: PlaceOf
 ) -> list[Line]:
     """A line for each group of trials, named by the fields in which the groups differ.
 
@@ -220,17 +222,18 @@ def lines_of_groups(
         within: fields that differ within a group, so that they name none.
         place: the x of a trial; trials are in the order of their numbers.
     """
-    names = [name for name in differing_fields(table, [group[0] for group in groups]) if name not in within]
+    differing = differing_fields(table, [group[0] for group in groups])
+    names = [name for name in differing if name not in within]
     lines = []
     for group in groups:
-        points = [(place(row), row) for row in group]
-        if not any(isinstance(x, str) for x, _ in points):
-            points.sort(key=lambda point: float(point[0]))
-        lines.append(Line(trial_label(points[0][1], names, table.changed) or SINGLE_LINE, points))
+        rows = list(group)
+        if not any(isinstance(place(row), str) for row in rows):
+            rows.sort(key=place)
+        lines.append(Line(trial_label(rows[0], names, table.changed), rows, place))
     return lines
 
 
-def metric_lines(table: Table, plotted: Plotted, field: str) -> tuple[Axis, list[Line], list[str]]:
+def metric_lines(table: Table, plotted: Plotted, field: str) -> tuple[PlotAxis, list[Line], list[str]]:
     """At most `MAX_SERIES` lines along a field with their axis, and a note on those left out.
 
     The lines have the trials with a value, or with a run that ran out of memory.
@@ -240,33 +243,46 @@ def metric_lines(table: Table, plotted: Plotted, field: str) -> tuple[Axis, list
     return x, *limit_items(lines, "lines")
 
 
-def field_axis(name: str, rows: Sequence[Trial]) -> Axis:
+def field_axis(name: str, rows: Sequence[Trial]) -> PlotAxis:
     """The x axis of a field: of numbers, logarithmic from a factor of four on, or a category for each value."""
-    distinct = list(dict.fromkeys(row.factors[name] for row in rows))
-    if not all(map(is_number, distinct)):
-        return Axis(name, categories=list(dict.fromkeys(map(format_factor, distinct))))
-    values = sorted(distinct)
-    ticks = values if len(values) <= _MAX_TICKS else ()
+    texts = {row.factors[name]: format_factor(row.factors[name]) for row in rows}
+    if not all(is_number(value) for value in texts):
+        return PlotAxis(name, categories=list(dict.fromkeys(texts.values())))
+    values = sorted(texts)
+    label = name
     spec = rows[0].workload.specs().get(name)
-    label = f"{name} ({spec.setting.unit})" if spec is not None and spec.setting.unit else name
-    return Axis(label, log=values[0] > 0 and values[-1] >= 4 * values[0], ticks=ticks)
+    if spec is not None and spec.setting.unit:
+        label = f"{name} ({spec.setting.unit})"
+    ticks = values if len(values) <= _MAX_TICKS else ()
+    return PlotAxis(label, log=values[0] > 0 and values[-1] >= 4 * values[0], ticks=ticks)
 
 
-def place_of(row: Trial, field: str, x: Axis) -> Place:
+def value_on_axis(row: Trial, field: str, x: PlotAxis) -> Place:
     """The place of a trial on the axis of a field."""
     value: Place = row.factors[field]
     return format_factor(value) if x.categories else value
 
 
+def is_wide(levels: Collection[float]) -> bool:
+    """Whether levels above 0 lie so far apart that their axis is logarithmic."""
+    return max(levels) > _WIDE * min(levels) > 0
+
+
 def batch_axis(table: Table) -> str:
     """The batch field of an x axis: the fixed one, which means the same at every world size."""
-    fixed = table.fixed_batch_field
-    return "global_batch" if fixed == "global_batch" and "global_batch" in table.varied else "batch_per_rank"
+    if "global_batch" in table.varied:
+        return table.fixed_batch_field
+    return "batch_per_rank"
 
 
-def trained_together(table: Table) -> list[Trial]:
+def trained_together(rows: Iterable[Trial]) -> list[Trial]:
     """The trials whose ranks trained one model together."""
-    return [row for row in table.rows if not row.independent_ranks]
+    return [row for row in rows if not row.independent_ranks]
+
+
+def measured(rows: Iterable[Trial]) -> list[Trial]:
+    """The trials with a run that counts."""
+    return [row for row in rows if row.counted]
 
 
 def run_ids(records: Iterable[RunRecord]) -> tuple[str, ...]:
@@ -293,10 +309,10 @@ def trial_label(row: Trial, names: Sequence[str], changed: Collection[str] = ())
         names: the fields.
         changed: fields that were changed one at a time; they are one part of the label: `dropout=0.3`, `baseline`.
     """
-    others = [name for name in names if name not in changed]
-    parts = [f"{name} {format_factor(row.factors[name])}" for name in others]
-    if len(others) < len(names):
-        parts.insert(0, name_of_change(row, changed))
+    parts = []
+    if not set(names).isdisjoint(changed):
+        parts = [name_of_change(row, changed)]
+    parts += [f"{name} {format_factor(row.factors[name])}" for name in names if name not in changed]
     return ", ".join(parts)
 
 
@@ -313,10 +329,11 @@ def format_factor(value: Any) -> str:
 
 def range_of(counts: Collection[int]) -> str:
     """Counts in a sentence: `3`, or `3 to 5`."""
-    return str(max(counts)) if len(set(counts)) == 1 else f"{min(counts)} to {max(counts)}"
+    least, most = min(counts), max(counts)
+    return f"{least} to {most}" if least < most else str(most)
 
 
-def limit_items(items: Sequence[Item], noun: str, most: int = MAX_SERIES) -> tuple[list[Item], list[str]]:
+def limit_items(items: Sequence[_Item], noun: str, most: int = MAX_SERIES) -> tuple[list[_Item], list[str]]:
     """At most so many items, spread evenly from the first to the last, and a note on those left out.
 
     Args:

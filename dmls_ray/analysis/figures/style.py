@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import count
+from itertools import chain
 
-from dmls_ray.analysis.figures.chart import Chart, Panel, Series
+from dmls_ray.analysis.figures.chart import Chart, Panel, PlotSeries
 
 SERIES_COLOURS = 8
 PART_COLOURS = 8
@@ -71,7 +71,7 @@ class Styles:
                     if series.dashed:
                         self._dashes.setdefault(series.name, DASHES[len(self._dashes) % len(DASHES)])
 
-    def of(self, series: Series, panel: Panel) -> Style:
+    def of(self, series: PlotSeries, panel: Panel) -> Style:
         """The style of a series of a panel."""
         if panel.stacked:
             # Spread over all colours, in the order of the bars.
@@ -97,13 +97,11 @@ class Styles:
 def _numbers(charts: Sequence[Chart]) -> dict[str, int]:
     """A number for each measured name: the smallest that no other name has which shares a chart with it."""
     numbers: dict[str, int] = {}
-    names_of = list(map(_measured_names, charts))
-    for names in names_of:
-        for name in names:
-            neighbours = set[str]().union(*(others for others in names_of if name in others))
-            taken = {numbers[other] for other in neighbours if other in numbers}
-            if name not in numbers:
-                numbers[name] = next(number for number in count() if number not in taken)
+    names_of = [_measured_names(chart) for chart in charts]
+    for name in chain.from_iterable(names_of):
+        neighbours = chain.from_iterable(names for names in names_of if name in names)
+        taken = {numbers.get(neighbour) for neighbour in neighbours}
+        numbers.setdefault(name, min({*range(len(taken) + 1)} - taken))
     return numbers
 
 

@@ -15,7 +15,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from dmls_ray.analysis.figures.chart import MAX_CATEGORIES, Axis, Chart, Panel, Series, rounded
+from dmls_ray.analysis.figures.chart import MAX_CATEGORIES, Chart, Panel, PlotAxis, PlotSeries, rounded
 from dmls_ray.analysis.figures.series import SINGLE_LINE
 from dmls_ray.analysis.figures.style import LIGHT, Style, Styles
 from dmls_ray.util.text import escape_control_chars as escaped
@@ -77,8 +77,8 @@ def vega_lite(chart: Chart, styles: Styles, theme: Mapping[str, str]) -> Spec:
         first["layer"].append(_legend_layer(legend))
     columns = math.ceil(len(concat) / math.ceil(len(concat) / _MAX_COLUMNS))
     config = _config(theme)
-    longest = max(map(len, legend), default=0)
-    config["legend"]["columns"] = max(1, columns * (WIDTH + 70) // (45 + 7 * longest))
+    longest = max(legend, key=len, default="")
+    config["legend"]["columns"] = max(1, columns * (WIDTH + 70) // (45 + 7 * len(longest)))
     return {
         "$schema": "https://vega.github.io/schema/vega-lite/v6.json",
         "background": theme["paper"],
@@ -123,7 +123,7 @@ def _y_domains(panels: Sequence[Panel]) -> dict[str, Domain]:
     return domains
 
 
-def _domain(axis: Axis, values: Iterable[float | str | None], *, has_bars: bool = False) -> Domain:
+def _domain(axis: PlotAxis, values: Iterable[float | str | None], *, has_bars: bool = False) -> Domain:
     """The ends of an axis with room around the values."""
     shown = [number for value in values if (number := _number(value, axis)) is not None] or [1.0]
     low, high = min(shown), max(shown)
@@ -188,9 +188,11 @@ def _plot(panel: Panel, datasets: Iterable[str], y_domain: Domain, styles: Style
         for mark, encoding in _marks(series, styles.of(series, panel), theme):
             if mark["type"] in ("bar", "errorbar", "point"):
                 encoding |= side_by_side
-            layer = {"data": {"name": name}, "mark": mark, "encoding": encoding}
-            if mark["type"] == "point" and series.is_joined:
-                layer |= _every_few(len(series.points))
+            layer: Spec = {"data": {"name": name}, "mark": mark, "encoding": encoding}
+            every = math.ceil(len(series.points) / _MOST_MARKS)
+            if mark["type"] == "point" and series.is_joined and every > 1:
+                number = {"window": [{"op": "row_number", "as": "number"}]}
+                layer["transform"] = [number, {"filter": f"datum.number % {every} == 1"}]
             layers.append(layer)
     return {"encoding": {"x": x, "y": y}, "layer": layers}
 
@@ -209,16 +211,7 @@ def _side_by_side(panel: Panel) -> Spec:
     return {"xOffset": {"field": "line", "type": "nominal", "scale": {"domain": names}}}
 
 
-def _every_few(count: int) -> Spec:
-    """The transform that keeps every row, or of many rows every second or third, from the first on."""
-    every = math.ceil(count / _MOST_MARKS)
-    if every == 1:
-        return {}
-    number = {"window": [{"op": "row_number", "as": "number"}]}
-    return {"transform": [number, {"filter": f"datum.number % {every} == 1"}]}
-
-
-def _marks(series: Series, style: Style, theme: Mapping[str, str]) -> list[tuple[Spec, Spec]]:
+def _marks(series: PlotSeries, style: Style, theme: Mapping[str, str]) -> list[tuple[Spec, Spec]]:
     """The marks of a series from the lowest to the highest, each with its encoding."""
     colour, paper = theme[style.colour], theme["paper"]
     marks: list[tuple[Spec, Spec]] = []
@@ -257,13 +250,13 @@ def _ends(low: str, high: str) -> Spec:
     return {"y": {"field": low, "type": "quantitative"}, "y2": {"field": high}}
 
 
-def _channel(field: str, axis: Axis, domain: Domain) -> Spec:
+def _channel(field: str, axis: PlotAxis, domain: Domain) -> Spec:
     """Scale and axis of one direction."""
     shown: Spec = {"title": textwrap.wrap(escaped(axis.label), _MAX_LINE) or None}
     if axis.categories:
-        names = list(map(escaped, axis.categories))
+        names = [escaped(name) for name in axis.categories]
         shown |= {"labelAngle": 0, "labelLimit": 0, "labelOverlap": len(names) > MAX_CATEGORIES, "grid": False}
-        if 7 * len(names) * (max(map(len, names)) + 1) > WIDTH:
+        if 7 * len(names) * (len(max(names, key=len)) + 1) > WIDTH:
             shown["labelAngle"] = -30
         scale: Spec = {"type": "band", "domain": names, "paddingInner": 0.2, "paddingOuter": 0.1}
         return {"field": field, "type": "ordinal", "scale": scale, "axis": shown}
@@ -312,7 +305,7 @@ def _picture(picture: str) -> Spec:
     return {"data": {"values": [{}]}, "mark": mark | {"aspect": True}, "encoding": corners}
 
 
-def _number(value: float | str | None, axis: Axis | None = None) -> float | None:
+def _number(value: float | str | None, axis: PlotAxis | None = None) -> float | None:
     """A number as JSON has it; None if the axis cannot show it."""
     if value is None or isinstance(value, str):
         return None

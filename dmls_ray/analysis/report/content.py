@@ -10,7 +10,7 @@ import json
 import os
 import shlex
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -44,7 +44,7 @@ _FIELDS = [name for name in RUN_FIELDS if name not in (*KEYS, *NESTED, "tracebac
 def run_counts(results: Results) -> str:
     """`24 runs: 22 ok, 2 oom`."""
     outcomes = outcome_counts(record.ending for record in results.records)
-    return ": ".join(filter(None, [count_noun(len(results), "run"), outcomes]))
+    return f"{count_noun(len(results), 'run')}: {outcomes}".removesuffix(": ")
 
 
 def methodology(results: Results, table: Table) -> list[str]:
@@ -56,9 +56,9 @@ def methodology(results: Results, table: Table) -> list[str]:
     if any(record.mode == "search" for record in ran):
         sentences.append("Runs of a search share the machine, and later configurations may depend on earlier results.")
     else:
-        blocks, seeds = len({record.repeat for record in ran}), _listed(record.order_seed for record in ran)
+        blocks, seeds = {record.repeat for record in ran}, _listed({record.order_seed for record in ran})
         sentences.append(
-            f"Each run had its ranks' resources to itself. Blocks: {blocks}, with one repeat of every trial each, "
+            f"Each run had its ranks' resources to itself. Blocks: {len(blocks)}, with one repeat of every trial each, "
             f"shuffled by seed {seeds}, so that drift affects all trials equally."
         )
     warmup = {record.config["warmup_steps"] for record in ran if "warmup_steps" in record.config}
@@ -83,23 +83,23 @@ def environments(records: Sequence[RunRecord]) -> list[dict[str, Any]]:
 
 def commands(sessions: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
     """When the commands of the sessions began, and their lines for a shell, with the commit."""
-    return [(str(session.get("started_at", "")), _lines(session)) for session in sessions if session.get("command")]
+    found = []
+    for session in sessions:
+        words, git = session.get("command"), session.get("git") or {}
+        if not words:
+            continue
+        lines = shlex.join(words)
+        if words[0].endswith(".py"):
+            lines = f"python {lines}"
+        if git.get("commit"):
+            changes = "  # the files had changes that this commit lacks" if git.get("dirty") else ""
+            lines = f"git checkout {shlex.quote(str(git['commit']))}{changes}\n{lines}"
+        found.append((str(session.get("started_at", "")), lines))
+    return found
 
 
-def _lines(session: Mapping[str, Any]) -> str:
-    git, lines = session.get("git") or {}, []
-    if git.get("commit"):
-        lines.append(f"git checkout {shlex.quote(str(git['commit']))}")
-        if git.get("dirty"):
-            lines[0] += "  # the files had changes that this commit lacks"
-    command = shlex.join(session["command"])
-    if session["command"][0].endswith(".py"):
-        command = f"python {command}"
-    return "\n".join([*lines, command])
-
-
-def _listed(values: Iterable[Any]) -> str:
-    return ", ".join(map(str, sorted(set(values))))
+def _listed(values: Collection[int]) -> str:
+    return ", ".join(str(value) for value in sorted(values))
 
 
 def _texts(values: Mapping[str, Any]) -> dict[str, str]:
@@ -109,7 +109,7 @@ def _texts(values: Mapping[str, Any]) -> dict[str, str]:
         if value in (None, "", []):
             continue
         if isinstance(value, list):
-            texts[name] = ", ".join(f"{count} x {item}" for item, count in Counter(map(str, value)).items())
+            texts[name] = ", ".join(f"{count} x {item}" for item, count in Counter(str(item) for item in value).items())
         elif type(value) is int:
             texts[name] = f"{value:,}"
         else:
@@ -145,9 +145,9 @@ def build_payload(records: Sequence[RunRecord], folder: Path) -> dict[str, Any]:
             "traceback": shorten(record.traceback, TRACEBACK),
             "files": files,
             "picture": _picture(record, pictures),
+            # The values of a single rank are those of the run.
+            "rank_epochs": [_epochs(rank, kept) for rank in record.ranks] if len(record.ranks) > 1 else [],
         }
-        # The values of a single rank are those of the run.
-        run["rank_epochs"] = [_epochs(rank, kept) for rank in record.ranks] if len(record.ranks) > 1 else []
         runs.append(run)
     return {"runs": runs, "pictures": list(pictures)}
 
@@ -189,7 +189,7 @@ def _picture(record: RunRecord, pictures: dict[str, int]) -> int | None:
     picture = record.picture
     if not picture:
         return None
-    if picture not in pictures and sum(map(len, pictures)) + len(picture) > PICTURES:
+    if picture not in pictures and len("".join(pictures)) + len(picture) > PICTURES:
         return -1
     return pictures.setdefault(picture, len(pictures))
 

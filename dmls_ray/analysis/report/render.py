@@ -18,7 +18,6 @@ from dmls_ray.analysis.figures.chart import Chart
 from dmls_ray.analysis.figures.style import DARK, LIGHT, PAGE, Styles
 from dmls_ray.analysis.figures.vega import vega_lite
 from dmls_ray.analysis.report.content import build_payload, commands, environments, methodology, run_counts
-from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.stats.intervals import MIN_REPEATS
 from dmls_ray.analysis.summary import SweepSummary
 from dmls_ray.analysis.table.layouts import shown_columns
@@ -61,14 +60,18 @@ def render_report(reading: SweepSummary, charts: Sequence[Chart]) -> str:
         charts = ()
     vega = _vega() if charts else ""
     styles = Styles(charts)
+    again = ""
+    if (results.folder / SWEEP_FILE).exists():
+        again = f"dmls-ray sweep {shlex.quote(below(results.where, SWEEP_FILE))}"
     data = {
         **build_payload(shown, results.folder),
         "varied": list(table.varied),
         "charts": [{"name": chart.name, "spec": vega_lite(chart, styles, PAGE)} for chart in charts],
         "left_out": len(results) - len(shown),
     }
-    names = ", ".join(reading.question.varied or table.varied)
-    asked = f"What does a change of {names} do to training?" if names else "How does this configuration train?"
+    asked = "How does this configuration train?"
+    if names := ", ".join(reading.question.varied or table.varied):
+        asked = f"What does a change of {names} do to training?"
     question, *more = (reading.question.text or asked).strip().split("\n\n")
     return escape_control_chars(
         _environment().get_template("page.html.j2").render(
@@ -98,7 +101,7 @@ def render_report(reading: SweepSummary, charts: Sequence[Chart]) -> str:
             min_repeats=MIN_REPEATS,
             places=environments(results.records),
             calls=commands(sessions),
-            again=_command_again(results),
+            again=again,
         )
     )  # fmt: skip
 
@@ -120,13 +123,6 @@ def to_json(values: Any) -> bytes:
 
 def _note(table: Table, kind: NoteKind) -> str:
     return next((note.text for note in table.typed_notes if note.kind == kind), "")
-
-
-def _command_again(results: Results) -> str:
-    """The command that asks the same as the last call; empty where no file can say it."""
-    if not (results.folder / SWEEP_FILE).exists():
-        return ""
-    return f"dmls-ray sweep {shlex.quote(below(results.where, SWEEP_FILE))}"
 
 
 def _policy(css: str, scripts: Sequence[str]) -> str:

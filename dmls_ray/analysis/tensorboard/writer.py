@@ -84,8 +84,7 @@ class TensorBoardWriter:
             return
         path = self._path(record)
         begun = path.read_bytes() if path.exists() else b""
-        events = [*_start(record), self._hparams(record), *_scalars(record, record), _session_end(record)]
-        content = _content(events)
+        content = _content([*_start(record), self._hparams(record), *_scalars(record, record), _session_end(record)])
         # TensorBoard does not notice that a file was replaced.
         if not content.startswith(begun) or not begun:
             _remove_event_files(path.parent)

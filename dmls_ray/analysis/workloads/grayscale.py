@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
-from dmls_ray.analysis.figures.chart import Axis, Chart, Panel, Series
-from dmls_ray.analysis.figures.series import differing_fields, limit_items, plotted_metric, trial_label
+from dmls_ray.analysis.figures.chart import Chart, Panel, PlotAxis, PlotSeries
+from dmls_ray.analysis.figures.series import Line, differing_fields, limit_items, plotted_metric, trial_label
 from dmls_ray.analysis.findings.effects import Measure, speed
 from dmls_ray.analysis.findings.sweep_trials import Questions
 from dmls_ray.analysis.table.layout import Layout
@@ -15,7 +15,6 @@ from dmls_ray.analysis.table.presentation import Presentation
 from dmls_ray.analysis.trials.axis import group_by_other_factors
 from dmls_ray.analysis.trials.common_metrics import speed_against, speed_metric
 from dmls_ray.analysis.trials.trial import Trial
-from dmls_ray.records.model import RunRecord
 from dmls_ray.workloads.grayscale.workload import GRAYSCALE_METRICS, IMPLEMENTATION_FIELDS, RECORDED_NAME
 
 _PLACES = {"cpu": "the processor", "cuda": "the GPU"}
@@ -37,30 +36,24 @@ def chart(table: Table) -> Chart | None:
     fastest = min(groups[0], key=_ms)
     pictures = [record.picture for record in fastest.counted if record.picture]
     if pictures:
-        title = f"In colour, and grey by {_name(fastest)}"
-        panels.append(Panel(title=title, picture=pictures[0]))
-    return Chart(
-        name="implementations", title="Conversion of images to gray: time by implementation", panels=panels,
-        notes=(*notes, *(note.text for note in table.typed_notes if note.kind == "scaled")),
-    )  # fmt: skip
+        panels.append(Panel(title=f"In colour, and grey by {_name(fastest)}", picture=pictures[0]))
+    notes += [note.text for note in table.typed_notes if note.kind == "scaled"]
+    title = "Conversion of images to gray: time by implementation"
+    return Chart(name="implementations", title=title, panels=panels, notes=notes)
 
 
 def _bars(rows: Sequence[Trial], title: str) -> Panel:
     plotted = plotted_metric("pass_ms", f"a pass over {_config(rows[0])['images']:,} images (ms)", log=True)
-    series: list[Series] = []
+    series: list[PlotSeries] = []
     for device, place in _PLACES.items():
-        points = [(_name(row), row) for row in rows if _config(row)["device"] == device]
-        series += plotted.series(f"on {place}", points, kind="bar")
-    x = Axis("implementation", categories=[_name(row) for row in rows])
+        line = Line(f"on {place}", [row for row in rows if _config(row)["device"] == device], _name)
+        series += plotted.series(line, kind="bar")
+    x = PlotAxis("implementation", categories=[_name(row) for row in rows])
     return Panel(x=x, y=plotted.y, series=series, title=title)
 
 
-def _of_images(records: Sequence[RunRecord]) -> list[RunRecord]:
-    return [record for record in records if record.config.get("train") == RECORDED_NAME]
-
-
 BY_IMPLEMENTATION = Layout(
-    select=_of_images,
+    select=lambda records: [record for record in records if record.config.get("train") == RECORDED_NAME],
     nothing="No images were converted; run python sweeps/grayscale.py.",
 )
 """Time of converting images to grayscale by implementation."""
@@ -85,25 +78,24 @@ class GrayscalePresentation(Presentation):
         rows.sort(key=lambda row: row.position(others))
 
     def columns(self, table: Table) -> list[Column]:
-        answer, *others = (metric.name for metric in GRAYSCALE_METRICS)
-        return [
-            *map(factor, table.varied),
-            metric_column(answer, interval=True, answers=True),
-            SPEED_UP,
-            *(metric_column(name, interval=name == "of_copy") for name in others if table.has(name)),
-            *ENDING,
-        ]
+        answer, *others = GRAYSCALE_METRICS
+        columns = [factor(name) for name in table.varied]
+        columns += [metric_column(answer.name, interval=True, answers=True), SPEED_UP]
+        for metric in others:
+            if table.has(metric.name):
+                columns.append(metric_column(metric.name, interval=metric.name == "of_copy"))
+        return [*columns, *ENDING]
 
     def notes(self, rows: Sequence[Trial]) -> list[Note]:
-        measured = [row for row in rows if row.value_of("pass_ms") is not None]
-        # The published times are of other passes.
-        ours = [row for row in measured if row.value_of("timed_images") is not None]
         notes: list[Note] = []
-        if ours:
-            notes.append(Note("method", _PASS))
-        for row in ours:
+        measured = [row for row in rows if row.value_of("pass_ms") is not None]
+        for row in measured:
             timed, images = row.value_of("timed_images"), _config(row)["images"]
-            if timed is not None and timed < images:
+            # The published times are of other passes.
+            if timed is None:
+                continue
+            notes.append(Note("method", _PASS))
+            if timed < images:
                 count = f"{timed:.0f} of {images:,} images"
                 text = f"{_name(row)} converted {count}, and its time is scaled to all of them; --full converts all."
                 notes.append(Note("scaled", text))

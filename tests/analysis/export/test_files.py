@@ -65,13 +65,8 @@ def test_a_file_that_cannot_be_written_is_named_and_the_others_are_written(folde
     assert not list(folder.glob(".*.new"))
 
 
-def _write(folder: Path) -> None:
-    for _ in range(2):
-        write_derived_files(load(folder))
-
-
 def test_several_processes_write_the_same_files_at_a_time(folder: Path) -> None:
-    writers = [FORKS.Process(target=_write, args=(folder,)) for _ in range(2)]
+    writers = [FORKS.Process(target=write_derived_files, args=(load(folder),)) for _ in range(2)]
     for writer in writers:
         writer.start()
     for writer in writers:

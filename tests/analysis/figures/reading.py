@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dmls_ray.analysis.figures.chart import Chart, Panel, Series
+from dmls_ray.analysis.figures.chart import Chart, Panel, PlotSeries
 
 
 def names(panel: Panel) -> list[str]:
     return [series.name for series in panel.series]
 
 
-def series(panel: Panel, name: str) -> Series:
+def series(panel: Panel, name: str) -> PlotSeries:
     """The first series of a name."""
     return next(item for item in panel.series if item.name == name)
 

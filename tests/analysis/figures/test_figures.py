@@ -2,13 +2,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from dmls_ray import load
 from dmls_ray.analysis import figures
 from dmls_ray.analysis.figures import charts
-from dmls_ray.analysis.figures.chart import Axis, Chart, Kind, Panel, Point, Series
+from dmls_ray.analysis.figures.chart import Chart, Panel, PlotAxis, PlotSeries, Point
 from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.stats.intervals import Interval
 from dmls_ray.analysis.summary import summarize
@@ -77,13 +78,8 @@ def test_times_of_runs_that_shared_the_machine_are_in_no_figure(mode: str, timed
 
 
 def test_a_user_function_has_the_figures_of_the_metrics_it_reported() -> None:
-    runs = own_results(
-        {"batch_per_rank": [16, 32], "world_size": [1, 2]},
-        lambda values, repeat: (
-            1.0,
-            {"images_per_s": 100.0 * values["world_size"], "epoch_s": 5.0, "test_accuracy": 0.5},
-        ),
-    )
+    reported = {"images_per_s": 100.0, "epoch_s": 5.0, "test_accuracy": 0.5}
+    runs = own_results({"batch_per_rank": [16, 32], "world_size": [1, 2]}, lambda values, repeat: (1.0, reported))
     assert chart_names(runs) == ["tradeoff", "scaling", "time"]
 
 
@@ -94,9 +90,9 @@ def notes_on(*panels: Panel, monkeypatch: pytest.MonkeyPatch) -> Sequence[str]:
     return found.notes
 
 
-def measured(name: str, count: int, *, runs: int = 3, connected: bool = True, kind: Kind = "points") -> Series:
+def measured(name: str, count: int, *, runs: int = 3, connected: bool = True, kind: Any = "points") -> PlotSeries:
     points = [Point(x, x, x - 0.1, x + 0.1, tuple(map(str, range(runs)))) for x in range(count)]
-    return Series(name, points, kind, connected=connected)
+    return PlotSeries(name, points, kind, connected=connected)
 
 
 @pytest.mark.parametrize(
@@ -104,30 +100,26 @@ def measured(name: str, count: int, *, runs: int = 3, connected: bool = True, ki
     [
         ([measured("a", 3)], "Error bars are 95% intervals over the 3 runs of a trial."),
         ([measured("a", 12)], "Bands are 95% intervals over the 3 runs of a trial."),
-        (
-            [measured("a", 3), measured("b", 12, runs=5)],
-            "Error bars and bands are 95% intervals over the 3 to 5 runs of a trial.",
-        ),
+        ([measured("a", 3), measured("b", 12, runs=5)],
+         "Error bars and bands are 95% intervals over the 3 to 5 runs of a trial."),
         ([measured("a", 2, kind="bar")], "Error bars are 95% intervals over the 3 runs of a trial."),
-        (
-            [Series("a", [*measured("a", 2).points, Point(3, 1.0, runs=("1", "2"))])],
-            "Error bars are 95% intervals over the 3 runs of a trial. A point without one has no interval.",
-        ),
+        ([PlotSeries("a", [*measured("a", 2).points, Point(3, 1.0, runs=("1", "2"))])],
+         "Error bars are 95% intervals over the 3 runs of a trial. A point without one has no interval."),
         ([measured("a", 2, kind="line")], "Bands are 95% intervals over the 3 runs of a trial."),
     ],
-)
+)  # fmt: skip
 def test_what_error_bars_and_bands_are_is_said_below_the_figure(
-    drawn: list[Series], note: str, monkeypatch: pytest.MonkeyPatch
+    drawn: list[PlotSeries], note: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert notes_on(Panel(series=drawn), monkeypatch=monkeypatch)[0] == note
 
 
 def test_equal_lines_are_named_once_and_hidden_points_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    x = Axis("memory (MiB)")
-    lines = [Series(name, [Point(1, 0.5), Point(2, 0.7)]) for name in ("a", "b")]
-    panels = [Panel(x=x, y=Axis(f"{name} (%)"), series=lines) for name in ("first", "second")]
-    alike = Series("others", [Point(1, 0.5), Point(1, 0.50001), Point(1, 0.6), Point(2, 0.5)])
-    notes = notes_on(*panels, Panel(x=x, y=Axis("accuracy (fraction)"), series=[alike]), monkeypatch=monkeypatch)
+    x = PlotAxis("memory (MiB)")
+    lines = [PlotSeries(name, [Point(1, 0.5), Point(2, 0.7)]) for name in ("a", "b")]
+    panels = [Panel(x=x, y=PlotAxis(f"{name} (%)"), series=lines) for name in ("first", "second")]
+    alike = PlotSeries("others", [Point(1, 0.5), Point(1, 0.50001), Point(1, 0.6), Point(2, 0.5)])
+    notes = notes_on(*panels, Panel(x=x, y=PlotAxis("accuracy (fraction)"), series=[alike]), monkeypatch=monkeypatch)
     assert notes == [
         "Equal values: a; b (first, second).",
         "Points hidden under equal ones: 1 (accuracy against memory).",

@@ -11,7 +11,7 @@ from dmls_ray.analysis.table.build import make_table
 from dmls_ray.records.aggregate import take_epochs
 from dmls_ray.records.model import EpochRecord
 from tests.analysis.figures.reading import names, panels, points, series
-from tests.analysis.samples import own_results, results
+from tests.analysis.samples import along, own_results, results
 
 TRAIN = [1.0, 0.6, 0.4, 0.3]
 TEST = [1.0, 0.5, 0.6, 0.7]
@@ -34,9 +34,8 @@ def test_curves_are_means_over_the_runs_of_each_epoch() -> None:
     loss, accuracy = panels(learning_chart(make_table(runs_of({"batch_per_rank": 16}))), 2)
     assert loss.y.label == "test and train loss (nats a sample)"
     assert accuracy.y.label == "test and train accuracy (fraction of samples)"
-    assert points(loss, "test") == {
-        number: pytest.approx((mean * (mean + 0.01) * (mean + 0.02)) ** (1 / 3)) for number, mean in enumerate(TEST, 1)
-    }
+    means = [(mean * (mean + 0.01) * (mean + 0.02)) ** (1 / 3) for mean in TEST]
+    assert points(loss, "test") == pytest.approx(dict(enumerate(means, 1)))
     assert points(loss, "train") == dict(enumerate(TRAIN, 1))
     assert set(points(accuracy, "train").values()) == {0.8}
     test = series(loss, "test")
@@ -87,12 +86,8 @@ OF_BATCH = {16: (100.0, 0.9), 32: (200.0, 0.8), 64: (50.0, 0.7)}
 """Rate and accuracy: 32 is twice as fast as 16, which is more accurate; 64 is beaten by both, and needs most memory."""
 
 
-def of_batches(**axes: Any) -> Results:
-    return results(
-        {"batch_per_rank": [16, 32, 64], **axes},
-        lambda values, repeat: OF_BATCH[values["batch_per_rank"]][0],
-        accuracy=lambda values, repeat: OF_BATCH[values["batch_per_rank"]][1],
-    )
+def of_batches() -> Results:
+    return along("batch_per_rank", OF_BATCH)
 
 
 def test_trials_on_the_front_are_named_and_the_others_stand_back() -> None:
@@ -109,12 +104,7 @@ def test_trials_on_the_front_are_named_and_the_others_stand_back() -> None:
 
 def test_a_front_of_more_trials_than_distinguishable_series_is_one_series() -> None:
     many = {2**place: (100.0 + place, 0.9 - 0.01 * place) for place in range(9)}
-    runs = results(
-        {"batch_per_rank": list(many)},
-        lambda values, repeat: many[values["batch_per_rank"]][0],
-        accuracy=lambda values, repeat: many[values["batch_per_rank"]][1],
-    )
-    time, _ = panels(tradeoff_chart(make_table(runs)), 2)
+    time, _ = panels(tradeoff_chart(make_table(along("batch_per_rank", many))), 2)
     assert names(time) == ["on the front"]
     assert series(time, "on the front").points[0].text == "batch_per_rank 1, n=3"
 

@@ -5,13 +5,6 @@ from typing import Any
 import pytest
 
 from dmls_ray.analysis.figures import performance
-from dmls_ray.analysis.figures.performance import (
-    communication_chart,
-    memory_chart,
-    scaling_chart,
-    step_parts_chart,
-    time_chart,
-)
 from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.stats.scaling_laws import Fit, Points
 from dmls_ray.analysis.table.build import make_table
@@ -34,7 +27,10 @@ def runs_of(**axes: Any) -> Results:
 
 
 def test_throughput_and_efficiency_are_drawn_with_their_ideal() -> None:
-    throughput, efficiency = panels(scaling_chart(make_table(runs_of())), 2)
+    weak = performance.scaling_chart(make_table(runs_of()))
+    strong = performance.scaling_chart(make_table(results({"global_batch": 64, "world_size": [1, 2, 4]}, rate)))
+    assert ("weak scaling" in weak.title, "strong scaling" in strong.title) == (True, True)
+    throughput, efficiency = panels(weak, 2)
     assert throughput.y.label == "throughput (images/s)"
     assert points(throughput, "measured") == pytest.approx({1: GEOMETRIC, 2: 1.6 * GEOMETRIC, 4: 2 * GEOMETRIC})
     assert points(throughput, "ideal") == pytest.approx({1: GEOMETRIC, 4: 4 * GEOMETRIC})
@@ -45,14 +41,8 @@ def test_throughput_and_efficiency_are_drawn_with_their_ideal() -> None:
     assert series(throughput, "ideal").same_as == "measured"
 
 
-def test_the_title_names_the_fixed_batch() -> None:
-    for fixed, scaling_kind in (("batch_per_rank", "weak scaling"), ("global_batch", "strong scaling")):
-        found = scaling_chart(make_table(results({fixed: 64, "world_size": [1, 2, 4]}, rate)))
-        assert scaling_kind in found.title
-
-
 def test_without_a_measured_world_size_one_there_is_neither_ideal_nor_efficiency() -> None:
-    (throughput,) = panels(scaling_chart(make_table(runs_of(world_size=[2, 4]))), 1)
+    (throughput,) = panels(performance.scaling_chart(make_table(runs_of(world_size=[2, 4]))), 1)
     assert names(throughput) == ["measured"]
 
 
@@ -61,7 +51,7 @@ def test_a_world_size_that_was_out_of_memory_is_a_cross_without_a_height() -> No
         {"batch_per_rank": 16, "world_size": [1, 2, 4]},
         lambda values, repeat: None if values["world_size"] == 4 else rate(values, repeat),
     )
-    throughput, efficiency = panels(scaling_chart(make_table(runs)), 2)
+    throughput, efficiency = panels(performance.scaling_chart(make_table(runs)), 2)
     assert points(throughput, "oom") == {4: None}
     assert points(throughput, "ideal") == pytest.approx({1: GEOMETRIC, 2: 2 * GEOMETRIC})
     assert points(efficiency, "measured") == pytest.approx({1: 1.0, 2: 0.8})
@@ -79,7 +69,7 @@ def test_a_fit_is_a_dashed_curve_with_its_interval_over_the_sizes_that_were_meas
         return [Fit("half", lambda ranks, worth: 1 + (ranks - 1) * worth, ((0.4,), (0.5,), (0.6,)))]
 
     monkeypatch.setattr(performance, "fits", fitting)
-    found = scaling_chart(make_table(runs_of()))
+    found = performance.scaling_chart(make_table(runs_of()))
     assert found.notes == ["Bands around fitted curves are 95% intervals over 3 blocks, each with its fit."]
     throughput, efficiency = panels(found, 2)
     assert given == [{2: pytest.approx({0: 1.6, 1: 1.6, 2: 1.6}), 4: pytest.approx({0: 2.0, 1: 2.0, 2: 2.0})}]
@@ -109,7 +99,7 @@ def test_a_gpus_memory_is_the_limit() -> None:
     for record in runs.records:
         if record.metrics.get("tensor_mem_mib") is not None:
             record.metrics["device_mem_mib"] = record.metrics["tensor_mem_mib"] + 50
-    (panel,) = panels(memory_chart(make_table(runs)), 1)
+    (panel,) = panels(performance.memory_chart(make_table(runs)), 1)
     assert panel.y.label == "allocated memory of the GPU of a rank (MiB)"
     assert points(panel, "world_size 1") == {16: 166.0, 32: 182.0}
     assert points(panel, "limit: memory of the GPU") == {16: 300.0, 64: 300.0}
@@ -129,7 +119,7 @@ def test_a_gpus_memory_is_the_limit() -> None:
     ],
 )
 def test_a_limit_that_is_unknown_or_far_away_is_not_drawn(machine: dict[str, Any], device: str) -> None:
-    (panel,) = panels(memory_chart(make_table(with_limit(machine, device))), 1)
+    (panel,) = panels(performance.memory_chart(make_table(with_limit(machine, device))), 1)
     assert not [name for name in names(panel) if name.startswith("limit")]
     assert points(panel, "oom") == {64: None}
 
@@ -137,7 +127,7 @@ def test_a_limit_that_is_unknown_or_far_away_is_not_drawn(machine: dict[str, Any
 def test_the_kinds_of_memory_stand_on_each_other_and_add_up_to_the_tensors_in_a_panel_for_each_world_size() -> None:
     runs = results({"batch_per_rank": [16, 32], "world_size": [1, 2]}, lambda values, repeat: 100.0)
     table = make_table(with_memory_kinds(runs))
-    first, second, against_batch = panels(memory_chart(table), 3)
+    first, second, against_batch = panels(performance.memory_chart(table), 3)
     assert first.stacked
     assert (first.title, second.title) == ("world_size 1", "world_size 2")
     assert list(first.x.categories) == ["16", "32"]
@@ -152,7 +142,7 @@ def test_the_kinds_of_memory_stand_on_each_other_and_add_up_to_the_tensors_in_a_
 def test_the_parts_of_each_trials_steps_stand_on_each_other() -> None:
     runs = results({"batch_per_rank": [16, 32]}, lambda values, repeat: values["batch_per_rank"] * 1000.0)
     with_parts(runs, ALONE)
-    (panel,) = panels(step_parts_chart(make_table(runs)), 1)
+    (panel,) = panels(performance.step_parts_chart(make_table(runs)), 1)
     assert panel.stacked
     assert "communication not overlapped with compute" not in names(panel), "one rank communicates nothing"
     assert sum(points(panel, name)["16"] or 0 for name in names(panel)) == 1.0
@@ -161,7 +151,7 @@ def test_the_parts_of_each_trials_steps_stand_on_each_other() -> None:
 def test_the_time_of_an_epoch_and_of_a_step_goes_along_the_batch() -> None:
     runs = results({"batch_per_rank": [16, 32]}, lambda values, repeat: 10.0 * values["batch_per_rank"])
     with_parts(runs, lambda config: {"step_ms_p50": 2.0 * config["batch_per_rank"]})
-    epoch, step = panels(time_chart(make_table(runs)), 2)
+    epoch, step = panels(performance.time_chart(make_table(runs)), 2)
     assert points(epoch, "measured") == pytest.approx({16: 6.25, 32: 3.125}), "of a thousand samples"
     assert points(step, "measured") == {16: 32.0, 32: 64.0}
 
@@ -170,7 +160,7 @@ def test_communication_is_a_share_of_a_step_along_the_ranks_from_two_on() -> Non
     runs = runs_of()
     timers = {"comm_ms": 4.0, "overlap_ms": 3.0, "exposed_comm_ms": 1.0}
     with_parts(runs, lambda config: ALONE | (timers if config["world_size"] > 1 else {}))
-    exposed, hidden = panels(communication_chart(make_table(runs)), 2)
+    exposed, hidden = panels(performance.communication_chart(make_table(runs)), 2)
     assert points(exposed, "measured") == pytest.approx({2: 0.5, 4: 0.5})
     assert points(hidden, "measured") == pytest.approx({2: 0.75, 4: 0.75})
 
@@ -186,5 +176,5 @@ def test_bars_of_trials_that_no_batch_joins_have_a_fields_values_or_labels(
     axes: dict[str, Any], label: str, first: str
 ) -> None:
     runs = with_memory_kinds(results({"batch_per_rank": 16, **axes}, lambda values, repeat: 100.0))
-    (panel,) = panels(memory_chart(make_table(runs)), 1)
+    (panel,) = panels(performance.memory_chart(make_table(runs)), 1)
     assert (panel.x.label, panel.x.categories[0]) == (label, first)

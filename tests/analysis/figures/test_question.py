@@ -41,10 +41,7 @@ def test_throughput_and_accuracy_are_drawn_against_the_axis_that_was_asked_about
 def test_of_an_axis_with_one_measured_value_the_figure_is_that_of_the_answer() -> None:
     drawn = answer_chart(asked(results({"batch_per_rank": 16, "world_size": [1, 2]}, rate), "batch_per_rank"))
     assert drawn.title == "Throughput, test accuracy and tensor memory against world_size"
-
-
-def test_without_an_axis_there_is_no_such_figure() -> None:
-    assert answer_chart(make_table(results(GRID, rate))) is None
+    assert answer_chart(make_table(results(GRID, rate))) is None, "without an axis"
     assert answer_chart(asked(results({"batch_per_rank": 16}, rate), "batch_per_rank")) is None
 
 
@@ -76,12 +73,12 @@ def test_a_metric_that_the_axis_asks_for_has_a_panel(axis: str, values: list[Any
 
 
 def test_many_lines_are_small_multiples_with_a_ring_at_the_best_lr_of_each_batch() -> None:
-    best = {16: 0.001, 32: 0.1}
-    runs = results(
-        {"batch_per_rank": [16, 32], "world_size": [1, 2], "lr": [0.001, 0.01, 0.1]},
-        rate,
-        accuracy=lambda values, repeat: 0.9 if values["lr"] == best[values["batch_per_rank"]] else 0.8,
-    )
+    best = [(16, 0.001), (32, 0.1)]
+    axes = {"batch_per_rank": [16, 32], "world_size": [1, 2], "lr": [0.001, 0.01, 0.1]}
+    runs = results(axes, rate)
+    for record in runs.records:
+        is_best = (record.config["batch_per_rank"], record.config["lr"]) in best
+        record.metrics["test_accuracy"] = 0.8 + 0.1 * is_best
     throughput, _, accuracy, other = panels(answer_chart(asked(runs, "batch_per_rank")), 4)
     assert (throughput.title, accuracy.title, other.title) == ("world_size 1", "world_size 1", "world_size 2")
     assert names(throughput) == ["lr 0.001", "lr 0.01", "lr 0.1"]
@@ -111,15 +108,12 @@ def test_each_change_is_a_category_with_its_interval_and_the_baseline_a_line() -
     reached, gap, _ = panels(found, 3)
     assert found.title == "Test accuracy, accuracy gap and throughput by change"
     assert list(reached.x.categories) == ["l1=0.1", "label_smoothing=0.1 l1=0.1", "dropout=0.3"], "as in the table"
-    assert points(reached, "measured") == pytest.approx(
-        {"dropout=0.3": 0.84, "l1=0.1": 0.71, "label_smoothing=0.1 l1=0.1": 0.71}
-    )
+    expected = {"dropout=0.3": 0.84, "l1=0.1": 0.71, "label_smoothing=0.1 l1=0.1": 0.71}
+    assert points(reached, "measured") == pytest.approx(expected)
     assert all(point.low < point.y < point.high for point in series(reached, "measured").points)  # type: ignore[operator]
     baseline = series(reached, "baseline")
-    assert (baseline.kind, points(reached, "baseline")) == (
-        "line",
-        pytest.approx({"l1=0.1": 0.81, "dropout=0.3": 0.81}),
-    )
+    assert baseline.kind == "line"
+    assert points(reached, "baseline") == pytest.approx({"l1=0.1": 0.81, "dropout=0.3": 0.81})
     assert len({(point.low, point.high) for point in baseline.points} - {(None, None)}) == 1
     assert points(gap, "measured") == pytest.approx(dict.fromkeys(gap.x.categories, 0.1))
 
@@ -161,6 +155,8 @@ def test_the_metric_is_drawn_by_trial_and_against_each_field_that_was_searched()
     assert list(by_optimizer.x.categories) == ["adam", "sgd"]
     least = panels(search_chart(make_table(searched(), best_by=("validation_accuracy", True))), 3)[0]
     assert points(least, "best so far")[6] == pytest.approx(0.25)
+    assert search_chart(make_table(searched())) is None, "runs that were measured"
+    assert search_chart(make_table(searched(), best_by=("validation_loss", True))) is None, "no value"
 
 
 def test_trials_that_were_stopped_are_apart_and_one_without_a_value_is_a_cross() -> None:
@@ -181,11 +177,6 @@ def test_the_report_of_a_search_begins_with_it() -> None:
     drawn = [item.name for item in charts(table)]
     assert drawn[0] == "search"
     assert "answer" not in drawn
-
-
-def test_runs_that_were_measured_or_have_no_value_have_no_such_figure() -> None:
-    assert search_chart(make_table(searched())) is None
-    assert search_chart(make_table(searched(), best_by=("validation_loss", True))) is None
 
 
 def test_of_many_fields_the_first_are_drawn_and_the_others_named() -> None:

@@ -27,21 +27,13 @@ def runs_of(samples: int = 2, **axes: Any) -> Results:
 @pytest.mark.parametrize(
     ("chart", "x", "y", "measured"),
     [
-        (
-            step_times_chart,
-            "optimizer step (ms)",
-            "steps within this time (fraction)",
-            {15.0 + place: share for place, share in enumerate(STEP_QUANTILES)},
-        ),
+        (step_times_chart, "optimizer step (ms)", "steps within this time (fraction)",
+         {15.0 + place: share for place, share in enumerate(STEP_QUANTILES)}),
         (rank_spread_chart, "rank", "forward pass (% above mean over ranks)", {"0": -50.0, "1": 50.0}),
-        (
-            utilization_chart,
-            "time since the start of a run (s)",
-            "CPU utilization (% of a core)",
-            {0.5: 70.0, 1.02: 99.81},
-        ),
+        (utilization_chart, "time since the start of a run (s)", "CPU utilization (% of a core)",
+         {0.5: 70.0, 1.02: 99.81}),
     ],
-)
+)  # fmt: skip
 def test_a_trial_is_what_its_ranks_measured_in_bench_mode(chart: Any, x: str, y: str, measured: Any) -> None:
     runs = runs_of()
     (panel,) = panels(chart(make_table(runs)), 1)
@@ -67,6 +59,10 @@ def test_utilization_is_drawn_while_every_rank_of_every_run_trains() -> None:
     runs.records[0].metrics["total_s"] = 1.7
     (panel,) = panels(utilization_chart(make_table(runs)), 1)
     assert list(points(panel, "measured")) == [0.5, 1.0, 1.5], "without what follows the time of a run"
+    for record in runs.records:
+        del record.metrics["total_s"]
+    (panel,) = panels(utilization_chart(make_table(runs)), 1)
+    assert max(points(panel, "measured")) == 2.5, "where the time of a run is unknown, all samples count"
 
 
 def test_ranks_whose_samples_drift_apart_have_one_line_to_the_end_of_the_shortest() -> None:

@@ -2,15 +2,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from dmls_ray.analysis.figures.series import (
-    field_axis,
-    limit_items,
-    line_panels,
-    lines_along,
-    measured_series,
-    plotted_metric,
-    trial_labels,
-)
+from dmls_ray.analysis.figures import series as plot
 from dmls_ray.analysis.stats.intervals import estimate
 from dmls_ray.analysis.table.build import make_table
 from dmls_ray.analysis.table.model import Table
@@ -26,35 +18,35 @@ def table_of(axes: dict[str, Any], rate: Any = lambda values, repeat: 100.0, **m
 
 
 def line_names(table: Table, field: str) -> list[str]:
-    return [line.name for line in lines_along(table, table.rows, field)[1]]
+    return [line.name for line in plot.lines_along(table, table.rows, field)[1]]
 
 
 def test_a_line_holds_trials_that_differ_in_its_axis_alone_and_is_named_by_the_rest() -> None:
     table = table_of(GRID)
     assert line_names(table, "world_size") == ["batch_per_rank 16", "batch_per_rank 32"]
-    _, lines = lines_along(table, table.rows, "world_size")
-    assert [[x for x, _ in line.points] for line in lines] == [[1, 2], [1, 2]]
+    _, lines = plot.lines_along(table, table.rows, "world_size")
+    assert [[line.place(row) for row in line.rows] for line in lines] == [[1, 2], [1, 2]]
     assert line_names(table_of({"batch_per_rank": [16, 32]}), "batch_per_rank") == ["measured"], "one line alone"
 
 
 def test_choices_are_categories_and_numbers_a_logarithmic_axis_with_a_tick_each_from_two_doublings_on() -> None:
     table = table_of(DIGITS)
-    assert lines_along(table, table.rows, "optimizer")[0].categories == ["adam", "sgd"]
+    assert plot.lines_along(table, table.rows, "optimizer")[0].categories == ["adam", "sgd"]
     rows = table_of({"batch_per_rank": [16, 32, 64]}).rows
-    axis = field_axis("batch_per_rank", rows)
+    axis = plot.field_axis("batch_per_rank", rows)
     assert (axis.label, axis.log, axis.ticks) == ("batch_per_rank (samples)", True, [16, 32, 64])
-    assert not field_axis("batch_per_rank", rows[:2]).log
+    assert not plot.field_axis("batch_per_rank", rows[:2]).log
 
 
 def test_points_are_means_with_their_intervals_and_runs() -> None:
     table = table_of({"batch_per_rank": 16}, lambda values, repeat: [100.0, 300.0, 200.0][repeat])
     (row,) = table.rows
-    (found,) = measured_series("a", [(16, row, row.rates()), (32, row, {})], quantity="rate")
+    (found,) = plot.measured_series("a", [(16, row, row.rates()), (32, row, {})], quantity="rate")
     expected = estimate([100.0, 300.0, 200.0], "rate")
     runs = tuple(record.run_id for record in row.records)
     assert found.points == [(16, expected.centre, expected.low, expected.high, runs, "n=3")]
-    assert measured_series("a", [(16, row, {})]) == []
-    (twice,) = measured_series("a", [(16, row, {0: 100.0, 1: 300.0})], describe=lambda row: "two")
+    assert plot.measured_series("a", [(16, row, {})]) == []
+    (twice,) = plot.measured_series("a", [(16, row, {0: 100.0, 1: 300.0})], describe=lambda row: "two")
     assert twice.points[0][2:] == (None, None, runs[:2], "two, n=2"), "two repeats have no interval"
 
 
@@ -62,7 +54,8 @@ def test_a_trial_of_which_one_run_was_out_of_memory_has_a_cross_that_says_so() -
     table = table_of(
         {"batch_per_rank": [16, 32]}, lambda values, repeat: None if values["batch_per_rank"] == 32 and repeat else 9.0
     )
-    (panel,) = line_panels([plotted_metric("epoch_s")], *lines_along(table, table.rows, "batch_per_rank"))
+    x, lines = plot.lines_along(table, table.rows, "batch_per_rank")
+    (panel,) = plot.line_panels([plot.plotted_metric("epoch_s")], x, lines)
     assert points(panel, "measured").keys() == {16, 32}
     cross = series(panel, "oom")
     (point,) = cross.points
@@ -73,15 +66,15 @@ def test_a_trial_of_which_one_run_was_out_of_memory_has_a_cross_that_says_so() -
 def test_a_trial_of_changes_is_named_by_its_change() -> None:
     table = table_of({"batch_per_rank": [16, 32]}, variants=({}, {"dropout": 0.3}))
     table.changed = ("dropout",)
-    assert sorted(trial_labels(table, table.rows)) == [
+    assert sorted(plot.trial_labels(table, table.rows)) == [
         "baseline, batch_per_rank 16", "baseline, batch_per_rank 32", "dropout=0.3, batch_per_rank 16",
         "dropout=0.3, batch_per_rank 32",
     ]  # fmt: skip
 
 
 def test_no_more_is_drawn_than_is_distinguishable_and_the_rest_is_counted() -> None:
-    assert limit_items(list(range(8)), "trials") == (list(range(8)), [])
-    kept, notes = limit_items(list(range(22)), "trials")
+    assert plot.limit_items(list(range(8)), "trials") == (list(range(8)), [])
+    kept, notes = plot.limit_items(list(range(22)), "trials")
     assert kept == [0, 3, 6, 9, 12, 15, 18, 21]
     assert notes == ["8 of 22 trials are drawn; the table has all of them."]
-    assert limit_items(list(range(22)), "trials", 2)[0] == [0, 21]
+    assert plot.limit_items(list(range(22)), "trials", 2)[0] == [0, 21]

@@ -5,19 +5,19 @@ from typing import Any
 
 import pytest
 
-from dmls_ray.analysis.figures.chart import Axis, Chart, Panel, Point, Series
+from dmls_ray.analysis.figures.chart import Chart, Panel, PlotAxis, PlotSeries, Point
 from dmls_ray.analysis.figures.style import DARK, LIGHT, Style, Styles
 
 
-def line(name: str, **changes: Any) -> Series:
-    return Series(name, [Point(1, 1.0), Point(2, 2.0)], **{"connected": True, **changes})
+def line(name: str, **changes: Any) -> PlotSeries:
+    return PlotSeries(name, [Point(1, 1.0), Point(2, 2.0)], **{"connected": True, **changes})
 
 
-def chart_of(*series: Series, stacked: bool = False) -> Chart:
-    return Chart(name="a", title="A", panels=[Panel(x=Axis("x"), y=Axis("y"), series=series, stacked=stacked)])
+def chart_of(*series: PlotSeries, stacked: bool = False) -> Chart:
+    return Chart(name="a", title="A", panels=[Panel(x=PlotAxis("x"), y=PlotAxis("y"), series=series, stacked=stacked)])
 
 
-def styles_of(*series: Series, stacked: bool = False) -> list[Style]:
+def styles_of(*series: PlotSeries, stacked: bool = False) -> list[Style]:
     chart = chart_of(*series, stacked=stacked)
     styles = Styles([chart])
     return [styles.of(item, chart.panels[0]) for item in series]

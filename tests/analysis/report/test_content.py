@@ -134,15 +134,8 @@ def test_each_machine_is_described_once_with_its_versions() -> None:
 
 
 def test_the_commands_are_those_that_a_shell_takes() -> None:
-    session = {
-        "started_at": "2026-01-02",
-        "command": ["batch_size.py", "--out", "my results"],
-        "git": {"commit": "abc", "dirty": True},
-    }
-    first, second = content.commands([session, {"command": ["dmls-ray", "sweep"]}, {"command": []}, {}])
-    assert first[0] == "2026-01-02"
-    assert first[1].splitlines() == [
-        "git checkout abc  # the files had changes that this commit lacks",
-        "python batch_size.py --out 'my results'",
-    ]
-    assert second == ("", "dmls-ray sweep")
+    words, git = ["batch_size.py", "--out", "my results"], {"commit": "abc", "dirty": True}
+    session = {"started_at": "2026-01-02", "command": words, "git": git}
+    lines = "git checkout abc  # the files had changes that this commit lacks\npython batch_size.py --out 'my results'"
+    found = content.commands([session, {"command": ["dmls-ray", "sweep"]}, {"command": []}, {}])
+    assert found == [("2026-01-02", lines), ("", "dmls-ray sweep")]

@@ -26,9 +26,6 @@ PICTURE = jpeg(120, 40)
 EVIL = "<script>document.title = 'broken into'</script><b>bold</b>"
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 
-MARKS = ".role-mark path"
-"""Marks of figures, by the names that Vega gives to their groups."""
-
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium on the PATH to open the report in")
 
 
@@ -129,10 +126,6 @@ def points(figure: Any) -> Any:
     return figure.locator(".mark-symbol.role-mark path")
 
 
-def svg_width(figure: Any) -> float:
-    return float(figure.locator("svg").first.bounding_box()["width"])
-
-
 def test_the_table_sorts_by_numbers_both_ways_also_by_keyboard_and_what_is_empty_comes_last(reader: Reader) -> None:
     head = reader.page.locator("#trials th", has_text="images/s [95%]")
     upwards = ["801", "1,601", "1,601", "3,201", "3,201", "6,401"]
@@ -146,7 +139,7 @@ def test_the_table_sorts_by_numbers_both_ways_also_by_keyboard_and_what_is_empty
     assert [text.split(" ")[0] for text in texts] == [*reversed(upwards), "oom", "oom"]
 
 
-def test_the_table_filters_by_columns_and_by_words(reader: Reader) -> None:
+def test_the_table_filters_by_columns_and_by_words_and_runs_by_outcome(reader: Reader) -> None:
     typed = reader.page.get_by_label("Filter").first
     typed.fill("world_size=2 batch_per_rank>8")
     assert sorted(reader.column("#trials", "batch_per_rank")) == ["16", "32", "64"]
@@ -156,9 +149,6 @@ def test_the_table_filters_by_columns_and_by_words(reader: Reader) -> None:
     assert reader.column("#trials", "batch_per_rank") == ["64", "64"]
     typed.fill("nothing like it")
     assert reader.column("#trials", "batch_per_rank") == []
-
-
-def test_runs_filter_by_outcome(reader: Reader) -> None:
     reader.page.select_option("#run-outcome", "oom")
     assert reader.page.locator("#run-count").inner_text() == "6 of 24 runs"
     assert set(reader.column("#run-list", "outcome")) == {"oom"}
@@ -259,7 +249,7 @@ def test_a_narrow_page_has_no_sideways_scrolling_and_stacks_its_panels(reader: R
     reader.page.set_viewport_size({"width": 390, "height": 844})
     reader.until(lambda: reader.page.evaluate("document.documentElement.scrollWidth") == 390)
     figure = reader.draw(1)
-    reader.until(lambda: svg_width(figure) < 390)
+    reader.until(lambda: figure.locator("svg").first.bounding_box()["width"] < 390)
     above, below = (figure.locator(".role-scope .background").nth(number).bounding_box() for number in range(2))
     assert below["y"] > above["y"] + above["height"] * 0.8
 
@@ -272,8 +262,7 @@ def test_all_figures_are_on_paper_though_they_were_never_in_view(report: str, op
     # As in a browser, the page is looked at in the task after that of the event.
     page.evaluate("dispatchEvent(new Event('beforeprint'))")
     for number in range(2):
-        figure = page.locator(".plot").nth(number)
-        assert figure.locator(MARKS).count() > 0
+        assert page.locator(".plot").nth(number).locator(".role-mark path").count() > 0
     first = "getComputedStyle(document.querySelector('.plot .role-mark path')).fill"
     assert page.evaluate(first) == "rgb(0, 114, 178)", "colours for paper"
     assert page.locator("#trial-filter").is_hidden()

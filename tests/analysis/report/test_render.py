@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from dmls_ray.analysis.figures import charts
-from dmls_ray.analysis.figures.chart import Axis, Chart, Panel, Point, Series
+from dmls_ray.analysis.figures.chart import Chart, Panel, PlotAxis, PlotSeries, Point
 from dmls_ray.analysis.findings.question import SweepQuestion
 from dmls_ray.analysis.report import render
 from dmls_ray.analysis.report.render import pack, render_report, to_json
@@ -28,11 +28,8 @@ EVIL = "<script>alert(1)</script>"
 AXES = {"batch_per_rank": [16, 32], "world_size": [1, 2]}
 
 
-def reading(**changes: Any) -> SweepSummary:
-    sample = results(AXES, lambda values, repeat: 100.0 * values["batch_per_rank"] + repeat)
-    for name, value in changes.items():
-        setattr(sample.records[0], name, value)
-    return summarize(sample)
+def reading() -> SweepSummary:
+    return summarize(results(AXES, lambda values, repeat: 100.0 * values["batch_per_rank"] + repeat))
 
 
 def hidden(page: str, element: str) -> str:
@@ -52,9 +49,8 @@ def data_of(page: str) -> dict[str, Any]:
 
 def test_the_page_has_question_answer_table_and_method_even_without_scripts() -> None:
     sample = reading()
-    asked = SweepSummary(
-        sample.results, SweepQuestion(text="What does it do?\n\nIt is\nasked here.", axis="batch_per_rank")
-    )
+    question = SweepQuestion(text="What does it do?\n\nIt is\nasked here.", axis="batch_per_rank")
+    asked = SweepSummary(sample.results, question)
     page = render_report(asked, [])
     assert "What does it do?</p>" in page
     assert "It is\nasked here.</p>" in page
@@ -88,8 +84,8 @@ def test_names_that_look_like_tags_stay_text_everywhere(tmp_path: Path) -> None:
     sample.folder = tmp_path
     session = {"command": [evil], "name": evil, "started_at": evil, "git": {"commit": evil}, "question": evil}
     (tmp_path / "sweep.json").write_text(json.dumps({"sessions": [session]}))
-    series = Series(evil, [Point(evil, 1.0, text=evil)])
-    panel = Panel(x=Axis(evil, categories=[evil]), y=Axis(evil), series=[series], title=evil)
+    series = PlotSeries(evil, [Point(evil, 1.0, text=evil)])
+    panel = Panel(x=PlotAxis(evil, categories=[evil]), y=PlotAxis(evil), series=[series], title=evil)
     page = render_report(summarize(sample), [Chart(name="c", title=evil, panels=[panel], notes=[evil])])
     assert evil not in page
     assert "<script>alert" not in page

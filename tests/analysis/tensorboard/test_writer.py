@@ -160,9 +160,8 @@ def test_an_epoch_is_shown_while_its_run_goes_on_and_the_end_is_that_of_the_reco
         for number in seen:
             epochs.append(record.epochs[number - 1])
             board.write_last_epoch(so_far(record, epochs))
-            assert [step for step, _ in read(board.folder / run_name(record, VARIED))["Train loss"]] == [*seen][
-                : len(epochs)
-            ]
+            shown = read(board.folder / run_name(record, VARIED))["Train loss"]
+            assert [step for step, _ in shown] == [*seen][: len(epochs)]
         board.write(record)
         board.write(record)
     afterwards = write_tensorboard(Results(tmp_path / "after", made.records), VARIED)
@@ -213,22 +212,15 @@ def test_a_write_error_in_a_sweep_is_reported_once_and_the_sweep_goes_on(tmp_pat
     assert note.endswith("; the sweep goes on without it.")
 
 
-class TensorBoard:
-    """TensorBoard's reader and HParams plugin on a folder."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder, self.multiplexer = folder, EventMultiplexer()
-        provider = MultiplexerDataProvider(self.multiplexer, str(folder))
-        self._context = Context(TBContext(data_provider=provider))
-
-    def groups(self) -> dict[str, Any]:
-        """The rows of the HParams table."""
-        self.multiplexer.AddRunsFromDirectory(str(self.folder)).Reload()
-        request = api_pb2.ListSessionGroupsRequest(
-            slice_size=100, aggregation_type=api_pb2.AGGREGATION_AVG, allowed_statuses=api_pb2.Status.values()
-        )
-        found = Handler(RequestContext(), self._context, "", request).run()
-        return {group.name: group for group in found.session_groups}
+def hparams_groups(multiplexer: EventMultiplexer, folder: Path) -> dict[str, Any]:
+    """The rows of the HParams table, as TensorBoard reads them on from where it was."""
+    multiplexer.AddRunsFromDirectory(str(folder)).Reload()
+    context = Context(TBContext(data_provider=MultiplexerDataProvider(multiplexer, str(folder))))
+    request = api_pb2.ListSessionGroupsRequest(
+        slice_size=100, aggregation_type=api_pb2.AGGREGATION_AVG, allowed_statuses=api_pb2.Status.values()
+    )
+    found = Handler(RequestContext(), context, "", request).run()
+    return {group.name: group for group in found.session_groups}
 
 
 def test_tensorboard_shows_a_row_a_trial_with_the_mean_of_its_repeats(tmp_path: Path) -> None:
@@ -239,8 +231,8 @@ def test_tensorboard_shows_a_row_a_trial_with_the_mean_of_its_repeats(tmp_path: 
     before[0].outcome = Outcome.OOM
     board = TensorBoardWriter(tmp_path / "tensorboard", VARIED)
     board.write_all(before)
-    shown = TensorBoard(board.folder)
-    groups = shown.groups()
+    multiplexer = EventMultiplexer()
+    groups = hparams_groups(multiplexer, board.folder)
     assert groups.keys() == {record.trial_id for record in made.records}
     for trial_id, group in groups.items():
         runs = [record for record in before if record.trial_id == trial_id]
@@ -253,7 +245,8 @@ def test_tensorboard_shows_a_row_a_trial_with_the_mean_of_its_repeats(tmp_path: 
     assert sorted(statuses) == [api_pb2.STATUS_SUCCESS, api_pb2.STATUS_FAILURE]
 
     board.write_last_epoch(so_far(last, last.epochs[:1]))
-    assert api_pb2.STATUS_UNKNOWN in [session.status for session in shown.groups()[last.trial_id].sessions]
+    sessions = hparams_groups(multiplexer, board.folder)[last.trial_id].sessions
+    assert api_pb2.STATUS_UNKNOWN in [session.status for session in sessions]
     board.write(last)
-    sessions = shown.groups()[last.trial_id].sessions
+    sessions = hparams_groups(multiplexer, board.folder)[last.trial_id].sessions
     assert [session.status for session in sessions] == [api_pb2.STATUS_SUCCESS] * 2, "in the row of its trial"
