@@ -11,11 +11,12 @@ from dmls_ray.analysis.figures.chart import Panel, PlotAxis, PlotSeries, Point
 from dmls_ray.analysis.metrics import MEMORY_METRICS, label_of, quantity_of, resolution_of, table_metrics
 from dmls_ray.analysis.stats.intervals import Quantity, estimate
 from dmls_ray.analysis.table.model import Table
-from dmls_ray.analysis.trials.axis import BATCHES, all_groups_along_axis, count_values, is_number
+from dmls_ray.analysis.trials.axis import BATCHES, all_groups_along_axis, count_values
 from dmls_ray.analysis.trials.common_metrics import speed_metric
 from dmls_ray.analysis.trials.trial import RUNS_PER_S, Trial, name_of_change
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import Outcome
+from dmls_ray.records.returned import is_number
 
 MAX_SERIES = 8
 """Series of one panel that are distinguishable by colour and mark."""

@@ -13,13 +13,14 @@ from dmls_ray.analysis.findings.losers import losers_of
 from dmls_ray.analysis.findings.overfitting import Overfitting
 from dmls_ray.analysis.findings.sweep_trials import SweepTrials
 from dmls_ray.analysis.trials.above_linear import describe_above_linear
-from dmls_ray.analysis.trials.axis import BATCHES, RANKS, Axis, Pair, count_values, group_by_other_factors, is_number
+from dmls_ray.analysis.trials.axis import BATCHES, RANKS, Axis, Pair, count_values, group_by_other_factors
 from dmls_ray.analysis.trials.common_metrics import memory_metric
 from dmls_ray.analysis.trials.held_clocks import describe_held_clocks
 from dmls_ray.analysis.trials.other_work import describe_other_work
 from dmls_ray.analysis.trials.steps import StepChange, samples_of_step, step_change
 from dmls_ray.analysis.trials.trial import Trial, describe_changes, describe_configuration
 from dmls_ray.config.options import Until
+from dmls_ray.records.returned import is_number
 
 MOST_ROWS = 8
 """Comparisons of a table: more are not read at a glance."""

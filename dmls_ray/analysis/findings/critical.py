@@ -22,7 +22,7 @@ from dmls_ray.analysis.findings.answer import Answer
 from dmls_ray.analysis.findings.effects import Effect, level_of
 from dmls_ray.analysis.findings.sweep_trials import SweepTrials
 from dmls_ray.analysis.stats.intervals import MIN_REPEATS, Estimate, estimate
-from dmls_ray.analysis.stats.scaling_laws import FEWEST_BATCHES, Curve, fit_curve, refuting_batch
+from dmls_ray.analysis.stats.scaling_laws import FEWEST_BATCHES, StepsCurve, fit_curve, refuting_batch
 from dmls_ray.analysis.trials.axis import Pair, count_values
 from dmls_ray.analysis.trials.trial import Trial
 from dmls_ray.records.model import RunRecord
@@ -60,7 +60,7 @@ class CriticalBatch:
 
     target: float
     points: Sequence[BatchPoint]
-    curve: Curve | None
+    curve: StepsCurve | None
     """None with too few batches that reached the target, and where their steps are not on the curve."""
     noise_scale: Estimate | None
     """Gradient noise scale of the reported runs in samples, which predicts the critical batch; None without
@@ -172,7 +172,7 @@ def _rate(trial: Trial) -> float:
     return float(trial.factors.get("lr") or trial.records[0].config.get("lr") or 0.0)
 
 
-def _fit(points: Sequence[BatchPoint], target: float) -> tuple[Curve | None, dict[str, dict[str, Any]]]:
+def _fit(points: Sequence[BatchPoint], target: float) -> tuple[StepsCurve | None, dict[str, dict[str, Any]]]:
     """The curve, and what a reader must know of how well it fits. A fit to few repeats is not tested."""
     # A batch with a run that did not reach the target is left out.
     reached = [point for point in points if point.steps is not None]

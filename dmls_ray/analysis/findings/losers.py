@@ -12,10 +12,11 @@ from collections.abc import Sequence
 from dmls_ray.analysis.findings.effects import Effect, Measure, effect_of
 from dmls_ray.analysis.findings.sweep_trials import SweepTrials
 from dmls_ray.analysis.metrics import resolution_of
-from dmls_ray.analysis.trials.axis import RANKS, Pair, group_by_other_factors, is_number
+from dmls_ray.analysis.trials.axis import RANKS, Pair, group_by_other_factors
 from dmls_ray.analysis.trials.trial import Comparisons, Trial
 from dmls_ray.config.fields import field_specs
 from dmls_ray.config.training import TrainingConfig
+from dmls_ray.records.returned import is_number
 
 _NOT_CHOSEN = {*RANKS, "dataset"}
 """Fields of which another value is another number of ranks, or another task."""

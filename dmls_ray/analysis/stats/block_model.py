@@ -20,6 +20,7 @@ that of the two trials' separate variances, with the degrees of freedom of Welch
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
@@ -91,7 +92,7 @@ def _is_unequal(residuals: Sequence[NDArray[np.float64]]) -> bool:
     from scipy.special import chdtrc
 
     rows = [row for row in residuals if len(row) > 1]
-    if len(rows) < 2 or not any(map(np.any, rows)):
+    if len(rows) < 2 or not any(row.any() for row in rows):
         return False
     # By hand: `scipy.stats.bartlett` takes a millisecond for a hundred multiplications, and there are many models.
     degrees = np.array([len(row) - 1 for row in rows])
@@ -171,20 +172,16 @@ class BlockModel:
     @cached_property
     def _measured(self) -> NDArray[np.float64]:
         """The values, of shape (trials, blocks); nan where a trial has no run."""
-        blocks: dict[Any, int] = {}
-        for by_block in self.values.values():
-            for block in by_block:
-                blocks.setdefault(block, len(blocks))
-        measured = np.full((len(self.values), len(blocks)), np.nan)
-        for trial, by_block in self.values.items():
-            for block, value in by_block.items():
-                measured[self._places[trial], blocks[block]] = value
-        return measured
+        blocks = dict.fromkeys(itertools.chain.from_iterable(self.values.values()))
+        rows = [[by_block.get(block, np.nan) for block in blocks] for by_block in self.values.values()]
+        return np.array(rows, dtype=float).reshape(len(rows), len(blocks))
 
     @cached_property
     def _scaled(self) -> NDArray[np.float64]:
         """The values, or their logarithms if `is_ratio`."""
-        return np.log(self._measured) if self.is_ratio else self._measured
+        if self.is_ratio:
+            return np.log(self._measured)
+        return self._measured
 
     def against(self, trial: str, base: str) -> Contrast | None:
         """Return a trial's value divided by that of a base, or minus it; None without a block that has both, and
@@ -263,7 +260,8 @@ class BlockModel:
         if noise.by_trial is None:
             return common
         shares = (weights**2 * noise.by_trial)[weights != 0]
-        if not (variance := float(shares.sum())) > 0:  # also where a trial has no variance
+        variance = float(shares.sum())
+        if not variance > 0:  # also where a trial has no variance
             return common
         degrees = variance**2 / float((shares**2 / noise.degrees_by_trial[weights != 0]).sum())
         return max(common, half_width(max(own, variance), round(degrees, 1), of_pair_alone=True))
@@ -290,7 +288,9 @@ class BlockModel:
         variance = max(float(differences.var(ddof=1)), squares * self.resolution**2 / 8)
         if len(differences) < MIN_OWN_VARIANCE and differences.any():
             variance = max(variance, squares * self._noise.variance)
-        looks: Looks = "none" if self.looks == "none" else "last"
+        looks = self.looks
+        if looks != "none":
+            looks = "last"
         critical = self._critical_value(blocks - 1, blocks, looks, of_pair_alone=True)
         return (critical + float(stdtrit(blocks - 1, power))) * math.sqrt(variance / blocks)
 
@@ -303,7 +303,9 @@ class BlockModel:
         return _noise_of(self._scaled)
 
     def _shown(self, value: float) -> float:
-        return exponential(value) if self.is_ratio else value
+        if self.is_ratio:
+            return exponential(value)
+        return value
 
 
 def is_decided(contrast: Contrast | None, *, null: float, precision: float, equivalent: float) -> bool:

@@ -68,13 +68,11 @@ def format_interval(value: Interval | None, form: NumberFormat, *, null: float |
         return form(value.centre)
     if value.low >= 0 and math.inf > value.high > _FAR * value.centre > 0:
         return _far_interval(value, form, null)
-    numbers = (value.centre, value.low, value.high)
-    decimals = _supported(value, form, numbers)
+    low, high = value.low, value.high
+    decimals = _supported(value, form, (value.centre, low, high))
     if null is not None:
-        decimals, (low, high) = _apart_from(null, numbers[1:], decimals)
-        numbers = (value.centre, low, high)
-    centre, low_text, high_text = (form.exactly(number, decimals) for number in numbers)
-    return f"{centre} [{low_text}, {high_text}]"
+        decimals, (low, high) = _apart_from(null, (low, high), decimals)
+    return f"{form.exactly(value.centre, decimals)} [{form.exactly(low, decimals)}, {form.exactly(high, decimals)}]"
 
 
 def _far_interval(value: Interval, form: NumberFormat, null: float | None) -> str:
@@ -97,7 +95,9 @@ def _far_interval(value: Interval, form: NumberFormat, null: float | None) -> st
 def _first_digit(value: float, *, up: bool = False) -> float:
     """A positive number, rounded down to its first digit, or up."""
     unit = 10.0 ** math.floor(math.log10(value))
-    return (math.ceil(value / unit - _ROUNDING) if up else math.floor(value / unit + _ROUNDING)) * unit
+    if up:
+        return math.ceil(value / unit - _ROUNDING) * unit
+    return math.floor(value / unit + _ROUNDING) * unit
 
 
 def format_value(value: Interval | None, form: NumberFormat, *, null: float | None = None) -> str:
@@ -121,7 +121,7 @@ def _supported(value: Interval, form: NumberFormat, numbers: Sequence[float]) ->
 
     An interval supports decimals to the second digit of its half-width, and to the first digit of the value.
     """
-    usual = max(map(form.usual, numbers))
+    usual = max(form.usual(number) for number in numbers)
     low, high = value.ends
     if not 0 < high - low < math.inf:
         return usual
@@ -141,7 +141,7 @@ def _apart_from(null: float, numbers: Sequence[float], decimals: int) -> tuple[i
         is_apart = number != null and math.isfinite(number)
         return is_apart and round(number, decimals) == round(null, decimals)
 
-    while decimals < _MOST_DECIMALS and any(map(is_misread, numbers)):
+    while decimals < _MOST_DECIMALS and any(is_misread(number) for number in numbers):
         decimals += 1
     moved = list(numbers)
     for index, number in enumerate(numbers):

@@ -58,7 +58,8 @@ class Estimate(Interval):
 
 def are_same(values: Sequence[float]) -> bool:
     """Whether values differ by no more than the order of a sum does, as of runs with one seed on several threads."""
-    return max(values) - min(values) <= _SAME * max(map(abs, values))
+    low, high = min(values), max(values)
+    return high - low <= _SAME * max(high, -low)
 
 
 def estimate(
@@ -82,23 +83,26 @@ def estimate(
         is_exact: whether it is the same in every repeat, so that equal values have an interval from one value on.
         is_once: whether the repeats repeat the same run, so that equal values have no interval.
     """
-    numbers = tuple(map(float, values))
+    numbers = tuple([float(value) for value in values])
     is_equal = numbers.count(numbers[0]) == len(numbers)
     is_positive = quantity in ("rate", "amount", "ratio") and min(numbers) > 0
     scaled: Sequence[float] = numbers
     if is_positive:
-        scaled = list(map(math.log, numbers))
-    middle = _mean(scaled)
-    centre = math.exp(middle) if is_positive else middle
+        scaled = [math.log(number) for number in numbers]
+    centre = middle = _mean(scaled)
     if is_equal:
         centre = numbers[0]  # exactly, without rounding errors of logarithms
+    elif is_positive:
+        centre = math.exp(middle)
 
     is_enough = len(numbers) >= MIN_REPEATS or (is_exact and is_equal)
     if not is_enough or (is_once and are_same(numbers)):
         return Estimate(centre, None, None, numbers)
     if is_equal and not resolution:
         return Estimate(centre, centre, centre, numbers)
-    spread = max(resolution / 2, _deviation(scaled))
+    # By hand: `statistics.stdev` computes with fractions and is 100 times slower.
+    deviation = math.dist(scaled, [middle] * len(scaled)) / math.sqrt(len(scaled) - 1)
+    spread = max(resolution / 2, deviation)
     half_width = _student(len(numbers) - 1, level) * spread / math.sqrt(len(numbers))
     low, high = middle - half_width, middle + half_width
     if is_positive:
@@ -187,17 +191,16 @@ def verdict_of(value: Interval, null: float, above: str, below: str) -> str:
         return "unknown"
     if value.low > null:
         return above
-    return below if value.high < null else "not distinguished"
+    if value.high < null:
+        return below
+    return "not distinguished"
 
 
 def exponential(value: float) -> float:
-    """Return exp(value), or infinity where it overflows."""
-    return math.exp(value) if value < 700 else math.inf
-
-
-def _deviation(values: Sequence[float]) -> float:
-    """Return the sample standard deviation; `statistics.stdev` computes with fractions and is 100 times slower."""
-    return math.dist(values, [_mean(values)] * len(values)) / math.sqrt(len(values) - 1)
+    """Return exp(value), or infinity where that overflows."""
+    if value < 700:
+        return math.exp(value)
+    return math.inf
 
 
 def _mean(values: Sequence[float]) -> float:

@@ -9,6 +9,7 @@ import math
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 
 import numpy as np
 
@@ -69,10 +70,13 @@ def time_to_target(records: Sequence[RunRecord], target: float | None = None) ->
 
     Args:
         records: the runs; skipped runs and those of a search do not count.
-        target: from 0 to 1; without it, target_accuracy of the runs.
+        target: from 0 to 1; without it, target_accuracy of the runs, if they have one in common.
     """
     observed = _observed(records)
-    target = _target_of(observed) if target is None else target
+    if target is None:
+        targets = {record.config.get("target_accuracy") for record in observed} - {None}
+        if len(targets) == 1:
+            (target,) = targets
     if target is None or not observed:
         return None
     times = [_seconds_to(record, target) for record in observed]
@@ -103,12 +107,6 @@ def _observed(records: Sequence[RunRecord]) -> list[RunRecord]:
         if record.mode == "bench" and record.outcome is not Outcome.SKIPPED and not is_silent:
             observed.append(record)
     return observed
-
-
-def _target_of(records: Sequence[RunRecord]) -> float | None:
-    """Return the target that the runs have; None if they have none, or several."""
-    targets = {record.config.get("target_accuracy") for record in records} - {None}
-    return targets.pop() if len(targets) == 1 else None
 
 
 def _to_target(
@@ -189,13 +187,13 @@ def overfit_epoch(records: Sequence[RunRecord]) -> int | None:
     Args:
         records: the runs of the trial that count; their common epochs are compared.
     """
-    runs = list(map(_losses_of, records))
+    runs = [_losses_of(record) for record in records]
     if len(runs) < MIN_REPEATS:
         return None
-    epochs = sorted(set.intersection(*map(set, runs)))
+    epochs = sorted(set.intersection(*[set(run) for run in runs]))
     if len(epochs) < 2:
         return None
-    losses_of_runs = np.array([[run[epoch] for epoch in epochs] for run in runs])
+    losses_of_runs = np.array([itemgetter(*epochs)(run) for run in runs])
     if not np.isfinite(losses_of_runs).all():
         return None
     train, test = losses_of_runs[:, :, 0], losses_of_runs[:, :, 1]
@@ -204,13 +202,15 @@ def overfit_epoch(records: Sequence[RunRecord]) -> int | None:
     best = int(np.argmin(total))
     still_falls = train[:, -1].mean() < train[:, best].mean()
     is_rise = is_above(estimate(rises, level=_LEVEL_OF_RISE), 0) and not math.isclose(total[-1], total[best])
-    return epochs[best] + 1 if is_rise and still_falls else None
+    if is_rise and still_falls:
+        return epochs[best] + 1
+    return None
 
 
 def _losses_of(record: RunRecord) -> dict[int, tuple[float, float]]:
     """The train and test losses of each epoch that has both."""
     losses = {}
     for item in record.epochs:
-        if "train_loss" in item.metrics and "test_loss" in item.metrics:
+        if item.metrics.keys() >= {"train_loss", "test_loss"}:
             losses[item.epoch] = (item.metrics["train_loss"], item.metrics["test_loss"])
     return losses

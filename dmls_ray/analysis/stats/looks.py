@@ -55,7 +55,9 @@ def error_of_look(blocks: int, *, is_last: bool = False) -> float:
         if look >= blocks:
             break
         spent += share
-    return _SPENT * (1 - spent if is_last else share)
+    if is_last:
+        share = 1 - spent
+    return _SPENT * share
 
 
 def _looks() -> Iterator[tuple[int, float]]:

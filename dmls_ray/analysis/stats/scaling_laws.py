@@ -82,7 +82,8 @@ def fits(points: Points, *, strong: bool = True) -> list[Fit]:
         if frame.empty or len(sizes) < count + 1 or (law is amdahl and not strong):
             continue
         fit = Fit(name, law, [_fitted(law, count, sizes, frame.loc[block, sizes]) for block in sorted(frame.index)])
-        if not any(_misses(fit, size, frame[size].tolist(), intervals.bonferroni_level(len(sizes))) for size in sizes):
+        level = intervals.bonferroni_level(len(sizes))
+        if not any(_misses(fit, size, frame[size].tolist(), level) for size in sizes):
             found.append(fit)
     return found
 
@@ -110,11 +111,11 @@ def _fitted(law: Law, count: int, sizes: Sequence[int], speed_ups: Sequence[floa
     # Lower bounds that keep the denominator of the law above 0.
     least = [-0.4 / (most - 1), -0.4 / (most * (most - 1))][:count]
     solved = least_squares(residuals, [0.1, 0.01][:count], bounds=(least, [1.0, np.inf][:count]))
-    return tuple(map(float, solved.x))
+    return tuple(solved.x.tolist())
 
 
 @dataclass(frozen=True)
-class Curve:
+class StepsCurve:
     """Steps to a target against the batch."""
 
     critical: intervals.Interval
@@ -127,7 +128,7 @@ class Curve:
         return self.fewest_steps * (1 + self.critical.centre / batch)
 
 
-def fit_curve(steps: Mapping[int, float]) -> Curve | None:
+def fit_curve(steps: Mapping[int, float]) -> StepsCurve | None:
     """Fit the curve by least squares of the logarithms of the steps; None with fewer than `FEWEST_BATCHES`.
 
     Args:
@@ -150,13 +151,13 @@ def fit_curve(steps: Mapping[int, float]) -> Curve | None:
         half_width = float(stdtrit(degrees, 0.975)) * math.sqrt(covariance[1, 1])
     except (np.linalg.LinAlgError, ValueError):
         half_width = math.inf
-    middle = float(found.x[1])
-    values = map(intervals.exponential, (middle, middle - half_width, middle + half_width))
-    return Curve(intervals.Interval(*values), intervals.exponential(float(found.x[0])))
+    fewest, middle = found.x.tolist()
+    low, high = intervals.exponential(middle - half_width), intervals.exponential(middle + half_width)
+    return StepsCurve(intervals.Interval(intervals.exponential(middle), low, high), intervals.exponential(fewest))
 
 
 def refuting_batch(
-    curve: Curve, steps: Mapping[int, Mapping[int, float]], tolerance: Mapping[int, float]
+    curve: StepsCurve, steps: Mapping[int, Mapping[int, float]], tolerance: Mapping[int, float]
 ) -> int | None:
     """The batch that is farthest from the curve, if the steps of all batches refute it; None otherwise.
 
@@ -176,7 +177,9 @@ def refuting_batch(
     beyond = np.abs(residuals.mean(axis=0)) - np.maximum(_NEGLIGIBLE, accepted)
     probability = lack_of_fit(residuals)
     worst = int(np.argmax(beyond))
-    return None if beyond[worst] <= 0 or probability >= _REFUTED else list(steps)[worst]
+    if beyond[worst] <= 0 or probability >= _REFUTED:
+        return None
+    return list(steps)[worst]
 
 
 def lack_of_fit(residuals: NDArray[np.float64]) -> float:

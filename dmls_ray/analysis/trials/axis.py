@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from dmls_ray.analysis.trials.trial import Trial
+from dmls_ray.records.returned import is_number
 
 BATCHES = {"batch_per_rank", "global_batch"}
 RANKS = {"world_size", "machines", "ranks_per_machine"}
@@ -32,9 +33,11 @@ def all_groups_along_axis(trials: Sequence[Trial], axis: str, fixed_batch_field:
         free.add("world_size")
     if axis in RANKS:
         return groups_with_each_backend(trials, free)
+    if not trials:
+        return []
     # What counts with some values of the axis alone may follow from it: momentum from the optimizer.
     follows = set()
-    for name, spec in trials[0].workload.specs().items() if trials else ():
+    for name, spec in trials[0].workload.specs().items():
         if spec.setting.counts_with is not None and spec.setting.counts_with[0] == axis:
             follows.add(name)
     wide = group_by_other_factors(trials, free | follows)
@@ -54,7 +57,7 @@ def group_by_other_factors(trials: Sequence[Trial], free: Collection[str]) -> li
     """Groups of trials that agree in every varied field except for some."""
     groups: dict[str, list[Trial]] = {}
     for trial in trials:
-        same = {name: value for name, value in trial.factors.items() if name not in free}
+        same = [item for item in trial.factors.items() if item[0] not in free]
         groups.setdefault(repr(same), []).append(trial)
     return list(groups.values())
 
@@ -66,11 +69,11 @@ def count_values(trials: Sequence[Trial], axis: str) -> int:
 
 def groups_with_each_backend(trials: Sequence[Trial], free: Collection[str]) -> list[list[Trial]]:
     """`group_by_other_factors` with single-rank trials, whose backend is None, in the group of every backend."""
-    groups: list[list[Trial]] = []
+    found: list[list[Trial]] = []
     for backend in dict.fromkeys(trial.factors.get("backend") for trial in trials):
         candidates = [trial for trial in trials if trial.factors.get("backend") in (backend, None)]
-        found = group_by_other_factors(candidates, {*free, "backend"})
-        groups += [group for group in found if len(group) > 1]
+        found += group_by_other_factors(candidates, {*free, "backend"})
+    groups = [group for group in found if len(group) > 1]
     grouped = {trial.trial_id for trial in itertools.chain.from_iterable(groups)}
     return groups + [[trial] for trial in trials if trial.trial_id not in grouped]
 
@@ -142,11 +145,12 @@ class Axis:
         derived = {name, *(BATCHES - {fixed_batch_field})}
         if "machines" in varied:
             derived.add("world_size")
-        distinguishing: list[str] = []
+        distinguishing = []
         if len(groups) > 1:
-            grouped = [*itertools.chain.from_iterable(groups)]
-            fields = [field for field in grouped[0].factors if field not in derived]
-            distinguishing = [field for field in fields if count_values(grouped, field) > 1]
+            grouped = list(itertools.chain.from_iterable(groups))
+            for field in grouped[0].factors:
+                if field not in derived and count_values(grouped, field) > 1:
+                    distinguishing.append(field)
         return cls(name, groups, is_ordered, distinguishing)
 
     def pair(self, group: Sequence[Trial], trial: Trial, base: Trial) -> Pair:
@@ -181,16 +185,13 @@ class Axis:
         return [self.pair(group, trial, base) for base, trial in itertools.pairwise(group)]
 
 
-def is_number(value: object) -> bool:
-    """Whether a value of a field is a number."""
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
 def _in_order(group: Sequence[Trial], name: str, *, is_amount: bool) -> list[Trial]:
     if is_amount:
         return sorted(group, key=lambda trial: 1 if trial.factors[name] is None else trial.factors[name])
-    spec = group[0].workload.specs().get(name)
-    baseline = None if spec is None else spec.default
+    baseline = None
+    specs = group[0].workload.specs()
+    if name in specs:
+        baseline = specs[name].default
     values = [trial.factors[name] for trial in group]
     if baseline not in values:
         baseline = next((value for value in group[0].given.get(name, ()) if value in values), None)
