@@ -166,3 +166,23 @@ def test_the_readme_is_short_and_links_to_every_page() -> None:
     assert all(len(line) <= 100 for table in tables for line in table.splitlines())
     for path in (PROJECT / "docs").glob("*.md"):
         assert f"(docs/{path.name})" in readme
+
+
+def ways() -> dict[str, list[tuple[str, str]]]:
+    """The ways through the code of docs/architecture.md: title -> file and name of each step."""
+    page = (PROJECT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    _, _, section = page.partition("## Three ways through the code\n")
+    found = {}
+    for part in section.partition("\n## ")[0].split("\n**")[1:]:
+        title, _, table = part.partition("**")
+        found[title] = re.findall(r"^\| `([\w/]+\.py)` \| `(\w+)` \|", table, re.MULTILINE)
+    return found
+
+
+@pytest.mark.parametrize("title", ways())
+def test_each_name_of_a_way_is_in_the_file_that_the_architecture_says(title: str) -> None:
+    steps = ways()[title]
+    assert len(steps) >= 10
+    for file, name in steps:
+        source = (PROJECT / "dmls_ray" / file).read_text(encoding="utf-8")
+        assert re.search(rf"^(class|def) {name}\b", source, re.MULTILINE), (file, name)
