@@ -120,7 +120,7 @@ def function_digest(*objects: Any) -> tuple[str, tuple[str, ...]]:
     """
     walk = _Walk()
     lines = list(walk.lines(objects))
-    modules = tuple(sorted(filter(file_of_user_module, walk.modules)))
+    modules = tuple(sorted(module for module in walk.modules if file_of_user_module(module)))
     if walk.unreadable:
         warnings.warn(
             f"{getattr(objects[0], '__qualname__', 'the function')} uses values of which a change is not noticed "
