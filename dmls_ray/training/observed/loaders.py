@@ -67,12 +67,15 @@ def _new_batch(iterator: Any, size: int, shapes: tuple[Shape, ...], lengths: lis
 def _number_of(dataset: Any) -> int:
     known = _NUMBERS.get(id(dataset))
     if known is None or known[0]() is not dataset:
-        try:
-            reference: Callable[[], Any] = weakref.ref(dataset)
-        except TypeError:  # a list has no weak one
-            reference = lambda: dataset  # noqa: E731
-        _NUMBERS[id(dataset)] = known = reference, next(_NEXT)
+        _NUMBERS[id(dataset)] = known = _reference_to(dataset), next(_NEXT)
     return known[1]
+
+
+def _reference_to(dataset: Any) -> Callable[[], Any]:
+    try:
+        return weakref.ref(dataset)
+    except TypeError:  # a list has no weak one
+        return lambda: dataset
 
 
 def _wholes(dataset: Any) -> Iterator[int]:

@@ -68,12 +68,16 @@ class Reading:
     def install(self) -> Imports:
         """Let the parsers of the program lead here, as soon as their libraries are imported."""
         self._argparse(argparse)
+
+        def click(module: ModuleType) -> None:
+            self._replace(module.Command, "make_context", ClickParser)
+
         return Imports({
             "torch": lambda torch: stop_before_training(torch, self.stop),
             "tyro._backends._argparse": self._argparse,
-            "click.core": self._click,
-            "typer._click.core": self._click,
-            "absl.flags": self._absl,
+            "click.core": click,
+            "typer._click.core": click,
+            "absl.flags": lambda absl: self._replace(absl.FlagValues, "__call__", AbslParser),
         })  # fmt: skip
 
     def _argparse(self, module: ModuleType) -> None:
@@ -97,25 +101,16 @@ class Reading:
 
         return meet
 
-    def _click(self, module: ModuleType) -> None:
-        make_context = module.Command.make_context
+    def _replace(self, owner: Any, name: str, parser_of: Callable[[Any, Callable[..., Any]], FlagParser]) -> None:
+        """Let a method that parses words, of an object of the owner, lead here."""
+        parse = getattr(owner, name)
 
-        def meet(command: Any, *given: Any, **named: Any) -> Any:
+        def meet(met: Any, *given: Any, **named: Any) -> Any:
             if self._is_answering or is_of_import(sys._getframe(1)):
-                return make_context(command, *given, **named)
-            return self._answer(ClickParser(command, make_context))
+                return parse(met, *given, **named)
+            return self._answer(parser_of(met, parse))
 
-        module.Command.make_context = meet
-
-    def _absl(self, module: ModuleType) -> None:
-        parse = module.FlagValues.__call__
-
-        def meet(values: Any, *given: Any, **named: Any) -> Any:
-            if self._is_answering or is_of_import(sys._getframe(1)):
-                return parse(values, *given, **named)
-            return self._answer(AbslParser(values, parse))
-
-        module.FlagValues.__call__ = meet
+        setattr(owner, name, meet)
 
     def stop(self, reason: str) -> None:
         """End the program where it would do something else than read its command line."""
