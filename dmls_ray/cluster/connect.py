@@ -126,7 +126,11 @@ class RaySession:
     @contextmanager
     def connected(self) -> Iterator[Resources]:
         """Join a cluster, or start one, and yield its resources."""
-        _keep_quiet()
+        # What Ray reads from the environment is set before the import, or Ray has read some of it.
+        for name, value in _QUIET.items():
+            os.environ.setdefault(name, value)
+        # Whatever the locale is, Ray's processes read and write UTF-8.
+        os.environ["PYTHONUTF8"] = "1"
         # The imports take as long as the start of Ray, so they run at the same time.
         loading = threading.Thread(
             target=importlib.import_module, args=("dmls_ray.cluster.tune.run_jobs",), daemon=True
@@ -229,14 +233,6 @@ class RaySession:
         return self._head is None or self._head.check()
 
 
-def _keep_quiet() -> None:
-    """Set what Ray reads from the environment; before Ray is imported, or it has read some of it."""
-    for name, value in _QUIET.items():
-        os.environ.setdefault(name, value)
-    # Whatever the locale is, Ray's processes read and write UTF-8.
-    os.environ["PYTHONUTF8"] = "1"
-
-
 LOOPBACK = "127.0.0.1"
 
 _PARTS = {"raylet": "Ray's node process (raylet)", "gcs_server": "Ray's control process (GCS)"}
@@ -273,7 +269,10 @@ def start_cluster(**options: Any) -> LocalCluster:
     """
     import ray
 
-    parent = _parent_of_files()
+    # Ray's sockets need a short path.
+    below = f"/{PREFIX}ray-12345678/session_0000-00-00_00-00-00_000000_{os.getpid()}/sockets/plasma_store"
+    named = os.environ.get("RAY_TMPDIR")
+    parent = short_folder(Path(tempfile.gettempdir()), below) if named is None else Path(named)
     try:
         parent.mkdir(parents=True, exist_ok=True)
         folder = TemporaryFolder("ray", parent)
@@ -300,15 +299,6 @@ def start_cluster(**options: Any) -> LocalCluster:
         reason = first_line(error).rstrip(".")
         raise ClusterLostError(f"Ray could not be started in time, as on a busy machine ({reason})") from error
     return LocalCluster(folder)
-
-
-def _parent_of_files() -> Path:
-    """RAY_TMPDIR, else the folder for temporary files, or one with a shorter path, which Ray's sockets need."""
-    if "RAY_TMPDIR" in os.environ:
-        return Path(os.environ["RAY_TMPDIR"])
-    usual = Path(tempfile.gettempdir())
-    below = f"/{PREFIX}ray-12345678/session_0000-00-00_00-00-00_000000_{os.getpid()}/sockets/plasma_store"
-    return short_folder(usual, below)
 
 
 def end_processes(folder: Path) -> None:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dmls_ray.cluster.connect import RaySession, cluster_at
 from dmls_ray.config.options import Options
@@ -32,13 +31,11 @@ class HeldGroup:
     def __enter__(self) -> HeldGroup:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: Any) -> None:
         try:
-            self._end_group(kind, error, trace)
+            self._end_group(*error)
         finally:
-            self._ray.__exit__(kind, error, trace)
+            self._ray.__exit__(*error)
 
     def connect(self) -> None:
         """Join or start Ray, unless an earlier call has.
@@ -66,9 +63,7 @@ class HeldGroup:
             self._group = wanted.__enter__()
         yield self._group
 
-    def _end_group(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def _end_group(self, *error: Any) -> None:
         group, self._group = self._group, None
         if group is not None:
-            group.__exit__(kind, error, trace)
+            group.__exit__(*error)

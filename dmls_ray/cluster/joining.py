@@ -5,6 +5,7 @@ All of it is checked before Ray connects or ranks start: Ray itself would try fo
 
 from __future__ import annotations
 
+import functools
 import os
 import secrets
 import socket
@@ -166,8 +167,9 @@ def keep_token_private(*, make: bool) -> None:
     try:
         if make and not named:
             file.parent.mkdir(parents=True, exist_ok=True)
+            private = functools.partial(os.open, mode=0o600)
             # If another sweep creates the file first, its token is used.
-            with suppress(FileExistsError), open(file, "x", encoding="utf-8", opener=_open_private) as opened:
+            with suppress(FileExistsError), open(file, "x", encoding="utf-8", opener=private) as opened:
                 opened.write(secrets.token_hex(32))
         if file.exists() and file.stat().st_mode & 0o077:
             file.chmod(0o600)
@@ -176,10 +178,6 @@ def keep_token_private(*, make: bool) -> None:
             f"Ray's token in {file} cannot be kept private ({error.strerror}); name a file that you own in "
             f"RAY_AUTH_TOKEN_PATH, or set {MODE}=disabled if no other user can reach this machine."
         ) from error
-
-
-def _open_private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
 
 
 MISSING = "is missing"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 import os
 import socket
 from collections import Counter
@@ -50,11 +51,8 @@ class Resources:
 
     def capacity(self, device: str) -> dict[str, int]:
         """By machine: its CPU cores, or its GPUs. A head may offer nothing (ray start --head --num-cpus=0)."""
-        return {
-            machine.name: machine.gpus if device == "cuda" else machine.cores
-            for machine in self.machines
-            if machine.cores
-        }
+        of_device = operator.attrgetter("gpus" if device == "cuda" else "cores")
+        return {machine.name: of_device(machine) for machine in self.machines if machine.cores}
 
     def oversubscribes(self, config: RuntimeConfig) -> bool:
         """Whether the trial's ranks have fewer cores than threads."""
@@ -92,7 +90,7 @@ class Resources:
             gpus = " with a GPU" if device == "cuda" else ""
             add = "add machines (ray start --address=...), or lower --machines"
             return f"machines={need.machines} needs as many machines{gpus}, and {has}; {add}."
-        counts = ", ".join(map(str, self.capacity(device).values()))
+        counts = ", ".join(str(count) for count in self.capacity(device).values())
         things = "GPUs" if device == "cuda" else "cores"
         threads = f" x threads_per_rank={need.threads}" if need.threads > 1 else ""
         lack = f"does not fit on {place} of {counts} {things}"

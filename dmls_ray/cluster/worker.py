@@ -138,7 +138,11 @@ class RankWorker:
 def _register(settings: TrainerSettings) -> tuple[RankRegistration, TCPStore, ForkServer | None]:
     """Load what runs need. Return the registration of this rank, its key-value store, and its fork server."""
     host = ray.util.get_node_ip_address()
-    _use_interface_of(host)
+    # gloo and NCCL use the interface of this address; that of the host name may be the loopback.
+    for interface, addresses in psutil.net_if_addrs().items():
+        if any(candidate.address == host for candidate in addresses):
+            os.environ.setdefault("GLOO_SOCKET_IFNAME", interface)
+            os.environ.setdefault("NCCL_SOCKET_IFNAME", interface)
     # It imports the same as this process, meanwhile.
     server = _fork_server(settings.user_code_entry) if settings.user_code_entry else None
     preload(settings.user_code_entry or workload(DEFAULT).entrypoint)
@@ -174,14 +178,6 @@ def _register(settings: TrainerSettings) -> tuple[RankRegistration, TCPStore, Fo
 
 def _fork_server(entrypoint: str) -> ForkServer:
     return ForkServer("dmls_ray.training.rank:preload", entrypoint)
-
-
-def _use_interface_of(address: str) -> None:
-    """Let gloo and NCCL use the network interface of this address; that of the host name may be the loopback."""
-    for interface, addresses in psutil.net_if_addrs().items():
-        if any(candidate.address == address for candidate in addresses):
-            os.environ.setdefault("GLOO_SOCKET_IFNAME", interface)
-            os.environ.setdefault("NCCL_SOCKET_IFNAME", interface)
 
 
 def _machine(settings: TrainerSettings) -> str:

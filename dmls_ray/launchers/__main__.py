@@ -43,7 +43,7 @@ def _end_with(*pids: int) -> None:
         pass  # it has ended already
     except (AttributeError, OSError):
         # Another system than Linux, or an old one.
-        while all(map(psutil.pid_exists, pids)):
+        while all(psutil.pid_exists(pid) for pid in pids):
             time.sleep(0.2)
     os._exit(1)
 

@@ -93,7 +93,7 @@ def run_launched_rank(folder: JobFolder, job: LaunchedJob, meet: Callable[[], Re
     from torch.distributed import PrefixStore
 
     from dmls_ray.training.error_to_outcome import failure, run_guarded
-    from dmls_ray.training.process import process_group
+    from dmls_ray.training.process import discard_first_run, process_group, wait_for_ranks
 
     rank, result = RankInfo(), None
     try:
@@ -101,7 +101,11 @@ def run_launched_rank(folder: JobFolder, job: LaunchedJob, meet: Callable[[], Re
         rank = rank_here(job, meeting)
         train = import_function(job.train, flag="train") if isinstance(job.train, str) else job.train
         store = PrefixStore("run", meeting.store) if meeting.store is not None else None
-        begin_run(rank, store)
+        # The process is new, so it does a discarded run first, as the ranks of a worker group do.
+        discarded_s = discard_first_run(rank.device)
+        if store is not None:
+            wait_for_ranks(store, rank.world_size)
+        rank.clock.start(discarded_s)
         with folder.events(rank.rank) as emit, process_group(rank, store):
             returned = run_guarded(train, job.config, rank, emit)
             folder.write_result(returned)
@@ -125,23 +129,6 @@ def launcher(name: str) -> Launcher:
 def infeasible_reason(config: RuntimeConfig) -> str:
     """Why the configuration's launcher cannot be used here, and the way out; empty if it can."""
     return "" if config.launcher == "ray" else launcher(config.launcher).infeasible_reason(config)
-
-
-def begin_run(rank: RankInfo, store: Store | None) -> None:
-    """Start the clock of a rank, once all ranks of the run are there and have loaded PyTorch.
-
-    The processes of a launched run are new, so each does a discarded run first, as the ranks of a worker group do.
-
-    Args:
-        rank: this rank.
-        store: the key-value store of the run; None at world size 1.
-    """
-    from dmls_ray.training.process import discard_first_run, wait_for_ranks
-
-    discarded_s = discard_first_run(rank.device)
-    if store is not None:
-        wait_for_ranks(store, rank.world_size)
-    rank.clock.start(discarded_s)
 
 
 def rank_here(job: LaunchedJob, meeting: Rendezvous) -> RankInfo:

@@ -98,17 +98,14 @@ def run_command(
 
 
 def _environment(path_of_run: Path) -> Mapping[str, str]:
-    paths = [_PACKAGE, *filter(None, [os.environ.get("PYTHONPATH")])]
+    paths = [path for path in (_PACKAGE, os.environ.get("PYTHONPATH")) if path]
     # All ranks are on this machine; by default gloo takes the interface of the host name.
     of_run = {PARENT: str(os.getpid()), RUN: str(path_of_run), "PYTHONPATH": os.pathsep.join(paths)}
-    return {**_loopback_interface(), SAFE_PATH: OURS, **os.environ, **of_run}
-
-
-def _loopback_interface() -> Mapping[str, str]:
+    loopback: dict[str, str] = {}
     for interface, addresses in psutil.net_if_addrs().items():
         if any(address.address == "127.0.0.1" for address in addresses):
-            return {"GLOO_SOCKET_IFNAME": interface}
-    return {}
+            loopback.setdefault("GLOO_SOCKET_IFNAME", interface)
+    return {**loopback, SAFE_PATH: OURS, **os.environ, **of_run}
 
 
 def _end_processes(path_of_run: Path, command: subprocess.Popen[bytes]) -> None:
@@ -116,7 +113,7 @@ def _end_processes(path_of_run: Path, command: subprocess.Popen[bytes]) -> None:
     until = time.monotonic() + _KILL_TIMEOUT_S
     alive: set[psutil.Process] = set()
     # A process that gives back its memory has no environment any more, so it is looked at until it has ended.
-    while alive := {*filter(_is_alive, alive), *_processes_of(path_of_run, command)}:
+    while alive := {*[process for process in alive if _is_alive(process)], *_processes_of(path_of_run, command)}:
         if time.monotonic() > until:
             break
         for member in alive:

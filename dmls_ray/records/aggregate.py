@@ -176,7 +176,11 @@ def independence_of(ranks: Sequence[RankRecord]) -> str:
     distance = _distance([rank.parameter_sketch for rank in ranks])
     if distance is None:
         return ""
-    in_training = _distance_in_training(ranks)
+    distances = []
+    for values in zip(*(rank.sampled_parameters for rank in ranks), strict=False):
+        if _are_finite(values):
+            distances.append(max(abs(value - values[0]) for value in values[1:]))
+    in_training = max(distances, default=None)
     if distance > _EQUAL and have_same_samples(ranks) and not _few_collectives(ranks):
         return ""  # each rank has a part of the model, and they exchange what they compute of the same samples
     if distance > _EQUAL:
@@ -212,15 +216,6 @@ def _distance(sketches: Sequence[Sequence[float]]) -> float | None:
             return None
         furthest = max(furthest, max(abs(a - b) for a, b in zip(first[2:], other[2:], strict=True)))
     return furthest / (math.sqrt(first[1]) or 1.0)
-
-
-def _distance_in_training(ranks: Sequence[RankRecord]) -> float | None:
-    """The largest distance at a sampled step; None without samples."""
-    distances = []
-    for values in zip(*(rank.sampled_parameters for rank in ranks), strict=False):
-        if _are_finite(values):
-            distances.append(max(abs(value - values[0]) for value in values[1:]))
-    return max(distances, default=None)
 
 
 def _are_finite(values: Sequence[float | None]) -> bool:

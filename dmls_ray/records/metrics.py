@@ -250,7 +250,7 @@ TRAINING_METRICS: tuple[Metric, ...] = (
         shown="detail",
         doc="Time per step that the fastest rank waits for the slowest: the largest exposed_comm_ms minus the least.",
     ),
-    *map(_wait_for, COLLECTIVES),
+    *[_wait_for(collective) for collective in COLLECTIVES],
     _part_of_step("data_wait", "waiting for the next batch, with its copy to the device."),
     _part_of_step("forward", "forward pass and loss."),
     _part_of_step("backward", "computation of the backward pass, without the communication that it does not hide."),
@@ -358,7 +358,7 @@ TRAINING_METRICS: tuple[Metric, ...] = (
         doc="Mean power while steps are counted: of the GPUs alone, by NVML; on a CPU of all of its packages, by RAPL.",
     ),
     _rank_count(name="gpu_mhz", across_ranks="min", doc="Mean clock of the GPU's multiprocessors during the run."),
-    *map(_held_by, HELD_BY),
+    *[_held_by(name) for name in HELD_BY],
     _rank_count(
         name="cpu_cores", across_ranks="sum", format="number",
         doc="Cores that the ranks and the processes that they start compute with, on average over the run.",

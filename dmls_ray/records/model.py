@@ -7,7 +7,7 @@ Losses are means over samples.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable
 from datetime import datetime
 from statistics import fmean, median
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
@@ -100,20 +100,15 @@ class RankRecord(msgspec.Struct, kw_only=True, omit_defaults=True):
     @property
     def values(self) -> dict[str, Any]:
         """All but the epochs by name; the utilization as the mean of each sampled quantity."""
-        fields = {name: getattr(self, name) for name in _RANK_FIELDS}
-        return fields | self.metrics | _busy(self.utilization)
+        fields = {name: getattr(self, name) for name in _RANK_FIELDS} | self.metrics
+        for name, values in self.utilization.items():
+            samples = [value for value in values if value is not None]
+            if name != "at_s" and samples:
+                fields[f"mean {name}"] = fmean(samples)
+        return fields
 
 
 _RANK_FIELDS = [name for name in RankRecord.__struct_fields__ if name not in ("metrics", "epochs", "utilization")]
-
-
-def _busy(utilization: Mapping[str, Sequence[float | None]]) -> dict[str, float]:
-    means = {}
-    for name, values in utilization.items():
-        samples = [value for value in values if value is not None]
-        if name != "at_s" and samples:
-            means[f"mean {name}"] = fmean(samples)
-    return means
 
 
 SCHEMA = 2

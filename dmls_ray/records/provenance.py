@@ -26,10 +26,15 @@ from dmls_ray.util.cores import usable_cores
 @functools.cache
 def describe_machine() -> dict[str, Any]:
     """Host, CPU, cores, memory, and GPUs with their memory and their driver."""
+    cpu = platform.processor() or platform.machine()
+    if sys.platform == "linux":
+        for line in reversed(Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()):
+            if line.startswith(("model name", "Model", "Hardware")):
+                cpu = line.partition(":")[2].strip()
     described: dict[str, Any] = {
         "host": socket.gethostname(),
         "os": platform.platform(),
-        "cpu": _cpu_model(),
+        "cpu": cpu,
         "cores": usable_cores(),
         "memory_mib": round(psutil.virtual_memory().total / 2**20),
     }
@@ -132,14 +137,6 @@ def version_of(package: str) -> str:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
         return ""
-
-
-def _cpu_model() -> str:
-    if sys.platform == "linux":
-        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
-            if line.startswith(("model name", "Model", "Hardware")):
-                return line.partition(":")[2].strip()
-    return platform.processor() or platform.machine()
 
 
 def _gpus() -> dict[str, Any]:

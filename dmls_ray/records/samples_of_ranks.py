@@ -31,7 +31,9 @@ def take_samples(record: RunRecord, ranks: Sequence[RankResult], said: Mapping[s
     if step_s:
         record.metrics["step_ms_mean"] = max(step_s.values()) * 1e3
     for unit in _UNITS:
-        if not any(f"{unit}_per_step" in rank.metrics for rank in ranks) and not any(map(_loaded_by, ranks)):
+        if not any(f"{unit}_per_step" in rank.metrics for rank in ranks) and not any(
+            _loaded_by(rank) for rank in ranks
+        ):
             continue
         of_ranks = _of_ranks(ranks, f"{unit}_per_step", unit)
         for name in (f"{unit}_per_step", f"{unit}_per_s"):

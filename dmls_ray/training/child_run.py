@@ -197,12 +197,11 @@ def _seconds(group: Any, size: int, device: torch.device) -> float:
 
 
 def _shortest_s(group: Any, size: int, device: torch.device) -> float:
-    """The shortest of three all-reduces, since disturbances only make them longer."""
-    return min(_slowest_s(group, size, device) for _ in range(3))
-
-
-def _slowest_s(group: Any, size: int, device: torch.device) -> float:
-    """Duration of an all-reduce on the slowest rank, so that all ranks decide in the same way."""
-    longest = torch.tensor([_seconds(group, size, device)], dtype=torch.float64, device=device)
-    dist.all_reduce(longest, op=dist.ReduceOp.MAX, group=group)
-    return float(longest.item())
+    """The shortest of three all-reduces, since disturbances only make them longer; each on the slowest rank, so that
+    all ranks decide in the same way."""
+    durations = []
+    for _ in range(3):
+        longest = torch.tensor([_seconds(group, size, device)], dtype=torch.float64, device=device)
+        dist.all_reduce(longest, op=dist.ReduceOp.MAX, group=group)
+        durations.append(float(longest.item()))
+    return min(durations)

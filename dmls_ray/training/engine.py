@@ -91,7 +91,7 @@ class RankTrainer(Generic[Task]):
             if self.rank.rank == 0 or self.rank.prunable:
                 pruned = emit(EpochEnded(epoch=epoch)) is False
             losses = [epoch.metrics[name] for name in ("train_loss", "test_loss") if name in epoch.metrics]
-            if not all(map(math.isfinite, losses)):
+            if not all(math.isfinite(loss) for loss in losses):
                 # All ranks have the same losses, so all of them stop here.
                 return Outcome.DIVERGED
             stop = self.stopping.observe(epoch, self.model) or self.target.ends_run
@@ -226,8 +226,8 @@ class RankTrainer(Generic[Task]):
             return False
         self.resumed_epoch, shared, local = checkpoint
         self.model.load_state_dict(shared["model"])
-        self.epochs = list(map(_epoch_of, shared["epochs"]))
-        self.local_epochs = list(map(_epoch_of, local["epochs"]))
+        self.epochs = [_epoch_of(epoch) for epoch in shared["epochs"]]
+        self.local_epochs = [_epoch_of(epoch) for epoch in local["epochs"]]
         for name, part in self._shared.items():
             part.restore(shared[name])
         for name, part in self._local.items():

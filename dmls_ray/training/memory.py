@@ -93,14 +93,6 @@ class MemoryMeter:
             "host_mem_mib": self._highest.get("training added", self._highest.get("added")),
         }
 
-    def _added_mib(self, peak: float) -> float:
-        """What the run has added to the resident set by now, without pages of files.
-
-        Such pages are libraries and the decoded images. They count in the run that touches them first in its process,
-        and the size of the data set has a field. Those that are read later, as test images, are not in this peak.
-        """
-        return max(peak - self.start_mib - max(_mapped_mib() - self._mapped_mib, 0.0), 0.0)
-
     def _reset(self) -> None:
         if self._device.type == "cuda":
             torch.cuda.reset_peak_memory_stats(self._device)
@@ -119,7 +111,12 @@ class MemoryMeter:
             peak = torch.cuda.max_memory_allocated(self._device) / MIB
             return {"peak": peak, "reserved": torch.cuda.max_memory_reserved(self._device) / MIB}
         resident = _status_mib("VmHWM") if self._resettable else None
-        return {} if resident is None else {"peak": resident, "added": self._added_mib(resident)}
+        if resident is None:
+            return {}
+        # Pages of files are libraries and the decoded images. They count in the run that touches them first in its
+        # process, and the size of the data set has a field. Those that are read later, as test images, do not count.
+        pages_of_files = max(_mapped_mib() - self._mapped_mib, 0.0)
+        return {"peak": resident, "added": max(resident - self.start_mib - pages_of_files, 0.0)}
 
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3

@@ -170,10 +170,13 @@ class OptimizerStep:
 
     def state(self) -> dict[str, Any]:
         """What the next step of this rank depends on, for `torch.save`; with ZeRO, this rank's share of the state."""
+        # The schedule sets the options of ZeRO, which gives them to its local optimizer in its next step.
+        options = [dict(group) for group in self.optimizer.param_groups]
+        for group in options:
+            del group["params"]
         return {
             "optimizer": self._local_optimizer.state_dict(),
-            # The schedule sets those of ZeRO, which gives them to its local optimizer in its next step.
-            "options": [_options_of(group) for group in self.optimizer.param_groups],
+            "options": options,
             "schedule": None if self.schedule is None else self.schedule.state_dict(),
             "scaler": self.scaler.state_dict(),
             "steps": self._steps,
@@ -190,11 +193,6 @@ class OptimizerStep:
         self.scaler.load_state_dict(state["scaler"])
         self._steps = state["steps"]
         self._applied.fill_(state["applied"])
-
-
-def _options_of(group: dict[str, Any]) -> dict[str, Any]:
-    """The learning rate and the other options of a group of parameters."""
-    return {name: value for name, value in group.items() if name != "params"}
 
 
 @contextmanager

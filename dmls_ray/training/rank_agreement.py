@@ -112,7 +112,7 @@ def _parameters_of(groups: Iterable[dict[str, Any]]) -> list[Tensor]:
 def _comparable(parameters: Iterable[Tensor]) -> list[Tensor]:
     """The parameters of floating point; none if some are parts, so that each rank has others."""
     parameters = [parameter for parameter in parameters if parameter.is_floating_point()]
-    return [] if any(map(is_part_of_parameter, parameters)) else parameters
+    return [] if any(is_part_of_parameter(item) for item in parameters) else parameters
 
 
 @torch.no_grad()

@@ -229,13 +229,9 @@ def _run_child(connection: int, server: int) -> NoReturn:
     except BaseException:  # noqa: BLE001 - whatever a child raises ends this process only
         traceback.print_exc()
     finally:
-        _leave(code)
-
-
-def _leave(code: int) -> NoReturn:
-    """End this process after its exit handlers; threads that go on, and modules, end without notice."""
-    with contextlib.suppress(BaseException):
-        atexit._run_exitfuncs()
-        sys.stdout.flush()
-        sys.stderr.flush()
-    os._exit(code)
+        # After the exit handlers; threads that go on, and modules, end without notice.
+        with contextlib.suppress(BaseException):
+            atexit._run_exitfuncs()
+            sys.stdout.flush()
+            sys.stderr.flush()
+        os._exit(code)

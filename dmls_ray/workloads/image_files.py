@@ -89,7 +89,8 @@ class ImageFolder:
         self.samples: list[tuple[str, int]] = []
         """Path and label of each image."""
         for label, name in enumerate(self.classes):
-            images = sorted(filter(is_image_name, files_below(str(root / name))), key=os.path.split)
+            files = files_below(str(root / name))
+            images = sorted([file for file in files if is_image_name(file)], key=os.path.split)
             if not images:
                 raise DataError(f"{root / name} has no image ({', '.join(SUFFIXES)}); add some, or remove the folder.")
             self.samples += [(path, label) for path in images]

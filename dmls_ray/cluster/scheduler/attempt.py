@@ -168,7 +168,7 @@ class Attempt:
             count = f"{len(self.lost) - len(self.ended)} of {len(self.ranks)} ranks died"
             if self.oom_kill:
                 return Verdict(outcome=Outcome.OOM, reason=f"{count}: {self.oom_kill}")
-            reason = next(filter(None, self.lost.values()), "")
+            reason = next((reason for reason in self.lost.values() if reason), "")
             return Verdict(outcome=Outcome.KILLED, reason=f"{count}: {reason}" if reason else count)
 
         # Only symptoms: every rank reports that another is gone.
@@ -209,10 +209,17 @@ class Attempt:
         ended = self._first_ended
         if ended is None:
             return ""
-        waiting = [result.rank for result in self._failed if _waits_for(result, ended)]
+        waiting = []
+        for result in self._failed:
+            # Where the network fails, both have begun the same collectives.
+            is_later = result.steps >= ended.steps
+            if result.collectives is not None and ended.collectives is not None:
+                is_later = result.collectives > ended.collectives
+            if is_later:
+                waiting.append(result.rank)
         if not waiting:
             return ""
-        names = ", ".join(map(str, sorted(waiting)))
+        names = ", ".join(str(rank) for rank in sorted(waiting))
         if ended.run.was_ended:
             return (
                 f"rank {ended.rank} was ended after {ended.steps} steps, and rank {names} waited in a collective of "
@@ -223,16 +230,6 @@ class Attempt:
             "in a later collective; give every rank as many batches (DistributedSampler, drop_last) and let it take "
             "part in each collective, or use Join"
         )
-
-
-def _waits_for(result: RankResult, ended: RankResult) -> bool:
-    """Whether a rank failed in a collective that the other one, which has ended, did not begin.
-
-    Where the network fails, both have begun the same.
-    """
-    if result.collectives is None or ended.collectives is None:
-        return result.steps >= ended.steps
-    return result.collectives > ended.collectives
 
 
 def _verdict_of(result: RankResult) -> Verdict:

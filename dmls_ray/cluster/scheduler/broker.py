@@ -291,8 +291,11 @@ class Broker:
             has_left = any(death.left for death in deaths.values())
             # Train starts others by itself.
             if early and state.missing_since is not None and not has_left and state.failed():
-                reason = _died_early(len(early), state.where, deaths)
-                self.dispatcher.give_up(trainer, f"{reason}, {state.failed_starts} times in a row")
+                memory = next((death.memory for death in deaths.values() if death.memory), "")
+                cause = memory or "is there too little memory, or does a library crash there? Ray's logs say more"
+                ranks = f"{len(early)} rank{'s' if len(early) > 1 else ''}{state.where}"
+                reason = f"{ranks} died before they could serve ({cause}), {state.failed_starts} times in a row"
+                self.dispatcher.give_up(trainer, reason)
         for name, rank in self.members.of_trainer(trainer).items():
             death = deaths.get(rank.registration.index)
             if death is not None:
@@ -322,9 +325,3 @@ class Broker:
     async def wait_for_death(self) -> None:
         """Never return: a caller that waits learns of the death of this process."""
         await asyncio.Event().wait()
-
-
-def _died_early(count: int, where: str, deaths: Mapping[int, RankDeath]) -> str:
-    memory = next((death.memory for death in deaths.values() if death.memory), "")
-    cause = memory or "is there too little memory, or does a library crash there? Ray's logs say more"
-    return f"{count} rank{'s' if count > 1 else ''}{where} died before they could serve ({cause})"

@@ -57,7 +57,10 @@ class Dispatcher:
 
     def dispatch(self) -> None:
         """Start or skip runs at the front of the queue as far as that is possible now."""
-        while self.queue and self._may_start():
+        while self.queue and self.members.is_complete:
+            # In bench mode one run at a time, and once all ranks have asked for work.
+            if self._exclusive and (self.attempts or self.members.has_rank_not_yet_idle):
+                break
             request = RankRequest.of(self.queue[0].job.config)
             if counts := place_ranks(self.members.idle_slots, request):
                 self._start(self.queue.popleft(), self.members.choose_idle(counts))
@@ -67,8 +70,13 @@ class Dispatcher:
             if may_fit_later or self.members.wait_until(self._limits.wait_for_ranks) > now():
                 break
             queued = self.queue.popleft()
-            end = skipped(self._too_few_ranks(request), SkipKind.NO_RANKS, queued.earlier)
-            self.streams.add(queued.job.run_id, end)
+            departed = f" since {', '.join(self.members.departed)} left" if self.members.departed else ""
+            reason = (
+                f"{request} found only {len(self.members.ranks)} ranks{departed} after "
+                f"{self._limits.wait_for_ranks:g} s (wait_for_ranks); the same command runs it once its machines are "
+                "back."
+            )
+            self.streams.add(queued.job.run_id, skipped(reason, SkipKind.NO_RANKS, queued.earlier))
         if (self.queue or self.attempts) and (self._watching is None or self._watching.done()):
             self._watching = asyncio.get_running_loop().create_task(self._watch())
 
@@ -83,19 +91,6 @@ class Dispatcher:
             # Without its clocks the scheduler might wait for ever.
             self.abort(f"the scheduler failed: {type(error).__name__}: {error}")
             raise
-
-    def _may_start(self) -> bool:
-        """Whether runs start now; in bench mode one at a time, and once all ranks have asked for work."""
-        if self._exclusive and (self.attempts or self.members.has_rank_not_yet_idle):
-            return False
-        return self.members.is_complete
-
-    def _too_few_ranks(self, request: RankRequest) -> str:
-        departed = f" since {', '.join(self.members.departed)} left" if self.members.departed else ""
-        return (
-            f"{request} found only {len(self.members.ranks)} ranks{departed} after {self._limits.wait_for_ranks:g} s "
-            "(wait_for_ranks); the same command runs it once its machines are back."
-        )
 
     def _start(self, queued: Queued, names: list[str]) -> None:
         """Lease ranks to a run."""

@@ -55,15 +55,9 @@ class Trainer:
         self.lost.discard(registration.index)
         self.present += 1
         if self.present >= self.expected.ranks:
-            self.missing_since, self.has_served, self.failed_starts = None, True, 0
+            self.has_served = True
+            self.missing_since, self.failed_starts = None, 0
             self.lost.clear()
-
-    def lost_one(self, registration: RankRegistration) -> None:
-        """Count a rank that is lost."""
-        self.present -= 1
-        self.lost.add(registration.index)
-        if self.present < self.expected.ranks and self.missing_since is None:
-            self.missing_since = now()
 
     def failed(self) -> bool:
         """Count a start without all ranks; returns whether the trainer is to be given up."""
@@ -140,7 +134,10 @@ class Membership:
         rank = self.ranks.pop(name)
         self.slots[rank.registration.machine] -= 1
         if trainer := self.trainers.get(rank.registration.trainer):
-            trainer.lost_one(rank.registration)
+            trainer.present -= 1
+            trainer.lost.add(rank.registration.index)
+            if trainer.present < trainer.expected.ranks and trainer.missing_since is None:
+                trainer.missing_since = now()
         rank.answer(None)
         return rank
 
@@ -192,12 +189,11 @@ class Membership:
 
     def wait_until(self, wait_for_ranks: float) -> float:
         """Until when a run without ranks waits for more of them."""
-        arrivals = [
-            trainer.missing_since + trainer.timeout(wait_for_ranks)
-            for trainer in self.trainers.values()
-            if trainer.missing_since is not None and trainer.is_arriving
-        ]
-        return max([self.changed + wait_for_ranks, *arrivals])
+        until = self.changed + wait_for_ranks
+        for trainer in self.trainers.values():
+            if trainer.missing_since is not None and trainer.is_arriving:
+                until = max(until, trainer.missing_since + trainer.timeout(wait_for_ranks))
+        return until
 
 
 def _place(item: tuple[str, Rank]) -> tuple[int, str, int, str]:

@@ -38,9 +38,19 @@ class Watchdog:
                 attempt.overdue = reason
                 for name in attempt.pending:
                     self.kill(name)
-            else:
-                self._end_survivors(attempt)
-        self._kill_hung_ranks()
+                continue
+            # If a rank reports that a peer is gone and no rank is known to be lost, the network between them failed,
+            # perhaps for one side only: ranks may not notice the loss.
+            lost_at = min(attempt.lost_at, attempt.missed_at + DEATH_DETECTION_TIMEOUT_S)
+            if now() - lost_at > PEER_KILL_DELAY_S:
+                for name in attempt.pending:
+                    self.kill(name, was_waiting=bool(attempt.lost), reason=attempt.missed)
+        stall_timeout = self.limits.stall_timeout
+        for name, rank in list(self.members.ranks.items()):
+            # Train replaces a rank without a run that has not asked for work for so long.
+            is_asking = rank.attempt is not None or rank.waiting is not None
+            if not is_asking and stall_timeout is not None and now() - rank.free_since > stall_timeout:
+                self.kill(name)
         for name, trainer in list(self.members.trainers.items()):
             self._check_trainer(name, trainer)
 
@@ -57,23 +67,3 @@ class Watchdog:
         else:
             reason = f"{count} did not start within {timeout:g} s; a longer --wait-for-ranks waits for a full cluster"
             self.give_up(name, reason)
-
-    def _end_survivors(self, attempt: Attempt) -> None:
-        """End ranks that do not notice the loss of a peer.
-
-        If a rank reports that a peer is gone and no rank is known to be lost, the network between them failed, perhaps
-        for one side only.
-        """
-        lost_at = min(attempt.lost_at, attempt.missed_at + DEATH_DETECTION_TIMEOUT_S)
-        if now() - lost_at > PEER_KILL_DELAY_S:
-            for name in attempt.pending:
-                self.kill(name, was_waiting=bool(attempt.lost), reason=attempt.missed)
-
-    def _kill_hung_ranks(self) -> None:
-        """Kill ranks without a run that have not asked for work for stall_timeout; Train replaces them."""
-        if self.limits.stall_timeout is None:
-            return
-        since = now() - self.limits.stall_timeout
-        for name, rank in list(self.members.ranks.items()):
-            if rank.attempt is None and rank.waiting is None and rank.free_since < since:
-                self.kill(name)

@@ -84,8 +84,10 @@ class Collectives:
         self._steps += 1
         # A group that was made in the step may have had collectives before it was watched.
         self.unseen += len(self._awaited) + (self._call is not None) + groups_made() - self._groups_made
+        rest: Phase = "rest"
         for began, ended, kind in self._spans:
-            phase = _phase_at(ended, marks)
+            # What ends after the last mark is in the rest of the step; a phase of None counts in no step.
+            phase = next((phase for phase, end in marks if ended <= end), rest)
             if phase is not None:
                 self._ms[kind] += (ended - began) * 1e3
                 self._ms_of_phases[phase] += (ended - began) * 1e3
@@ -123,11 +125,3 @@ class Collectives:
             call = self._awaited.popleft()
         if call is not None:
             self._spans += [call, (began, ended, call[2])]
-
-
-def _phase_at(moment: float, marks: Sequence[tuple[Phase | None, float]]) -> Phase | None:
-    """The phase of a step that a moment is in; None where the time counts in no step."""
-    for phase, ended in marks:
-        if moment <= ended:
-            return phase
-    return "rest"

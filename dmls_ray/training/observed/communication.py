@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, nullcontext
 
 from torch.nn.parallel import DistributedDataParallel
 
@@ -38,14 +37,9 @@ class Communication:
         self._is_in_backward = False
         self.backward_passes = 0
 
-    @contextmanager
-    def watched(self) -> Iterator[None]:
+    def watched(self) -> AbstractContextManager[None]:
         """While the context lasts, collectives are seen."""
-        if self._is_watched:
-            with self._collectives.watched():
-                yield
-        else:
-            yield
+        return self._collectives.watched() if self._is_watched else nullcontext()
 
     def ddp_made(self, model: DistributedDataParallel) -> None:
         """The program has wrapped a model."""
@@ -85,10 +79,7 @@ class Communication:
 
     def hooks_without_effect(self) -> list[str]:
         """Hooks of DDP that changed nothing."""
-        found = []
-        for timers in self._ddp:
-            found += timers.hooks_without_effect(self.backward_passes)
-        return found
+        return [hook for timers in self._ddp for hook in timers.hooks_without_effect(self.backward_passes)]
 
     def parts_ms(self) -> dict[str, float]:
         """Milliseconds of the parts of a counted step, with its communication.

@@ -34,7 +34,8 @@ def doubtful_ms(evaluations: Sequence[Evaluation], steps: Sequence[SeenStep]) ->
     """
     trained = {size for step in steps for batch in step.batches for size in batch.data}
     reading = [step for step in steps if step.batches]
-    do_change = bool(reading) and _read_in(reading[0]) != _read_in(reading[-1])
+    sets = [{batch.dataset for batch in step.batches} for step in (*reading[:1], *reading[-1:])]
+    do_change = bool(sets) and sets[0] != sets[-1]
     total = 0.0
     for item in evaluations:
         if item.is_counted:
@@ -43,7 +44,3 @@ def doubtful_ms(evaluations: Sequence[Evaluation], steps: Sequence[SeenStep]) ->
         elif do_change or item.data <= trained:
             total += item.time.ms
     return total
-
-
-def _read_in(step: SeenStep) -> set[int]:
-    return {batch.dataset for batch in step.batches}

@@ -58,7 +58,11 @@ class Gradients:
             return False
         if parameter.grad is not None and parameter.grad._version == self._version and not is_first:
             return False
-        return not any(item.grad is not None and _is_any(item.grad) for item in self._parameters())
+        for item in self._parameters():
+            # A gradient that is no plain tensor is there in any case.
+            if item.grad is not None and (item.grad.layout is not torch.strided or bool(item.grad.any())):
+                return False
+        return True
 
     def _kept(self) -> Tensor | None:
         return None if self._parameter is None else self._parameter()
@@ -67,8 +71,3 @@ class Gradients:
         for optimizer in self._optimizers:
             for group in optimizer.param_groups:
                 yield from group["params"]
-
-
-def _is_any(gradient: Tensor) -> bool:
-    """Whether an element of a gradient is not zero; of one that is no plain tensor, whether it is there."""
-    return gradient.layout is not torch.strided or bool(gradient.any())

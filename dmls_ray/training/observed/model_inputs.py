@@ -87,8 +87,11 @@ class ModelInputs:
         if given is not None:
             given.end = next_node()
         if not self._earlier:
-            self._last = given or self._again(roots)
-            return self._last, []
+            last = self._last
+            if given is None and last is not None and any(node < last.end for node in nodes_in_graph(roots)):
+                given = replace(last, is_again=True)  # a further backward pass of the same forward pass
+            self._last = given
+            return given, []
         waiting = [*self._earlier, *([] if given is None else [given])]
         self._earlier = []
         places = {*range(len(waiting))}
@@ -97,13 +100,6 @@ class ModelInputs:
             places &= {bisect_right(ends, node) for node in nodes_in_graph(roots)}
         self._last = together([waiting[place] for place in sorted(places)])
         return self._last, [given for place, given in enumerate(waiting) if place not in places]
-
-    def _again(self, roots: Sequence[Tensor]) -> Given | None:
-        """What the backward pass before was of, if this one is a further one of the same forward pass; else None."""
-        last = self._last
-        if last is None or not any(node < last.end for node in nodes_in_graph(roots)):
-            return None
-        return replace(last, is_again=True)
 
     def test_ended(self) -> None:
         """What was given in it was of no training."""

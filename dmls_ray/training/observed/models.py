@@ -60,7 +60,9 @@ class Models:
             for part in module.modules():
                 self.has_sequences_first |= getattr(part, "batch_first", True) is False
             owners += [part for part in module.modules() if part.training and _has_parameters(part)][:1]
-            self._watch(module)
+            module.register_forward_pre_hook(ModelHook(self._forward_began), with_kwargs=True)
+            for wrapped in _wrapped_by(module):
+                wrapped.register_forward_pre_hook(ModelHook(self._wrapped_began))
         return owners
 
     def _elements_of(self, tensors: Iterable[Tensor]) -> int:
@@ -68,11 +70,6 @@ class Models:
         others = [tensor for tensor in tensors if id(tensor) not in self._counted]
         self._counted |= {id(tensor) for tensor in others}
         return sum(tensor.numel() for tensor in others)
-
-    def _watch(self, module: nn.Module) -> None:
-        module.register_forward_pre_hook(ModelHook(self._forward_began), with_kwargs=True)
-        for wrapped in _wrapped_by(module):
-            wrapped.register_forward_pre_hook(ModelHook(self._wrapped_began))
 
     def _wrapped_began(self, module: nn.Module, args: tuple[object, ...]) -> None:
         """What a wrapper holds, as DDP does a model, is tested without it."""

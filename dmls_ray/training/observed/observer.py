@@ -190,7 +190,7 @@ class ObservedSteps:
         if self.tests.backward_began():
             self.step.attack_began()
         self.losses.backward_began(roots)
-        self._take_inputs([roots] if isinstance(roots, Tensor) else [*roots])
+        self.step.backward_began(*self.inputs.backward_began([roots] if isinstance(roots, Tensor) else [*roots]))
 
     def _backward_ended(self) -> None:
         self._backward_depth -= 1
@@ -221,11 +221,6 @@ class ObservedSteps:
         """What the code did since the last mark is a forward pass, if a model was given something, or the rest."""
         self.timer.phases.after("forward" if self.inputs.is_given else "rest")
 
-    def _take_inputs(self, roots: list[Tensor]) -> None:
-        """Keep what the models were given for the backward pass that begins."""
-        given, unused = self.inputs.backward_began(roots)
-        self.step.backward_began(given, unused)
-
     def _apply_gradients(self, *, by_another: bool) -> None:
         self.tests.gradients_applied()
         self.step.gradients_applied(by_another=by_another)
@@ -250,7 +245,7 @@ class ObservedSteps:
     def _keep_step(self) -> None:
         self.losses.step_ended()
         if not self.step.seen.passes:
-            self._take_inputs([])  # a step without a backward pass
+            self.step.backward_began(*self.inputs.backward_began())  # a step without a backward pass
         self.inputs.step_ended()
         step = self.step.step_ended()
         step.optimizers = self.rule.optimizers

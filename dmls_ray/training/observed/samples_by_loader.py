@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from statistics import fmean, mode
 
 from dmls_ray.training.observed.contents import Shape
@@ -23,11 +22,6 @@ def _are_equal(sum_: float, other: float) -> bool:
     return abs(sum_ - other) <= _EQUAL * other
 
 
-def _more_batches(step: SeenStep) -> int:
-    """How many more batches than backward passes a step has."""
-    return sum(batch.size > 0 for batch in step.batches) - len(new_passes([step]))
-
-
 class Read:
     """The samples of steps that loaders gave batches for.
 
@@ -38,26 +32,40 @@ class Read:
 
     def __init__(self, steps: Sequence[SeenStep], first: int) -> None:
         self._window = steps[first:]
-        batches = [batch for step in steps for batch in step.batches if batch.size]
-        self._all = batches
+        self._all = [batch for step in steps for batch in step.batches if batch.size]
+        """The batches of all steps."""
         self._batches = [batch for step in self._window for batch in step.batches if batch.size]
-        self._sizes = {batch.size for batch in batches}
+        """Those of the steps to count."""
+        self._sizes = {batch.size for batch in self._all}
         self._slack = _AHEAD * max(self._sizes)
         """Samples by which what was read may differ from what was trained, as a loader reads ahead."""
-        self._by_shape: Mapping[Shape, int] = {
-            shape: batch.size for batch in batches for shape in batch.shapes if batch.size in shape[:2]
-        }
+        self._by_shape: dict[Shape, int] = {}
         """Shape of a tensor of a batch -> the samples of the batch."""
+        for batch in self._all:
+            for shape in batch.shapes:
+                if batch.size in shape[:2]:
+                    self._by_shape[shape] = batch.size
         self._tails = {shape[1:] for shape, size in self._by_shape.items() if shape[0] == size}
         self._passes = new_passes(self._window)
         self._seen = [given for given in self._passes if given is not None]
         self._read = sum(batch.size for batch in self._batches)
+        self._given = sum(sum(given.sizes) for given in self._seen)
+        """Samples that the passes were given, of all forward passes."""
         self._before = len(new_passes(steps[:first]))
-        self._ahead = [*itertools.accumulate(map(_more_batches, steps))]
+        self._ahead: list[int] = []
         """Batches that were read before their backward pass, or for none, after each step."""
-        self._of_pass = self._batches_of_passes() if self._has_batch_of_each_pass else [None] * len(self._passes)
-        self._whole = [*map(self._whole_size, self._passes, self._of_pass)]
-        self._part = [*map(self._part_size, self._passes, self._of_pass)]
+        ahead = 0
+        for step in steps:
+            ahead += sum(batch.size > 0 for batch in step.batches) - len(new_passes([step]))
+            self._ahead.append(ahead)
+        self._of_pass: Sequence[Batch | None] = [None] * len(self._passes)
+        """The batch of each pass; None where they are not known."""
+        if self._has_batch_of_each_pass:
+            # The next one, or the next one after those that were left out at first.
+            shifts = [self._all[self._before + shift :][: len(self._passes)] for shift in (0, min(self._ahead))]
+            self._of_pass = max(shifts, key=lambda some: sum(size > 0 for size in self._whole_sizes(some)))
+        self._whole = self._whole_sizes(self._of_pass)
+        self._part = [self._part_size(given, batch) for given, batch in zip(self._passes, self._of_pass, strict=False)]
 
     def samples(self) -> Samples:
         """The samples of the steps to count."""
@@ -68,7 +76,8 @@ class Read:
         is_known = self._has_batch_of_each_pass and all(
             whole or part is not None for whole, part in zip(self._whole, self._part, strict=True)
         )
-        if sum(map(bool, self._whole)) >= MOST * len(self._whole) or (is_known and any(self._whole)):
+        number_whole = sum(size > 0 for size in self._whole)
+        if number_whole >= MOST * len(self._whole) or (is_known and number_whole):
             return self._of_batches()
         if sum(part is not None for part in self._part) >= MOST * len(self._part):
             return self._of_parts()
@@ -82,10 +91,9 @@ class Read:
         counted = self._ahead[-len(self._window) - 1 :]
         return min(self._ahead) >= 0 and max(counted) - min(counted) <= _AHEAD
 
-    def _batches_of_passes(self) -> list[Batch]:
-        """The batch of each pass: the next one, or the next one after those that were left out at first."""
-        candidates = [self._all[self._before + shift :][: len(self._passes)] for shift in (0, min(self._ahead))]
-        return max(candidates, key=lambda some: sum(map(bool, map(self._whole_size, self._passes, some))))
+    def _whole_sizes(self, batches: Sequence[Batch | None]) -> list[int]:
+        """As `_whole_size`, of each pass with one of these batches."""
+        return [self._whole_size(given, batch) for given, batch in zip(self._passes, batches, strict=False)]
 
     def _whole_size(self, given: Given | None, batch: Batch | None) -> int:
         """The samples of the batch that a pass was given whole; 0 where it was not."""
@@ -100,7 +108,8 @@ class Read:
         """The samples of a part of its batch, which differs from it in length alone, that a pass was given; or None."""
         if given is None or not any(shape[1:] in self._tails for shape in given.first.shapes[:1]):
             return None
-        return given.size if given.size < (max(self._sizes) if batch is None else batch.size) else None
+        most = max(self._sizes) if batch is None else batch.size
+        return given.size if given.size < most else None
 
     @property
     def _read_for_passes(self) -> int:
@@ -110,11 +119,7 @@ class Read:
     def _are_of_batches(self) -> bool:
         """Whether passes were given no more elements than their batches have, so no other samples."""
         given = fmean(math.prod(shape) for given in self._seen for shape in given.first.shapes[:1] or [(0,)])
-        return given <= fmean(sum(map(math.prod, batch.shapes)) for batch in self._batches)
-
-    def _are_chunks(self) -> bool:
-        """Whether each sample of a loader is one tensor of several rows, of which a model makes as many."""
-        return self._sizes == {1} and all(given.first.rows == given.size > 1 for given in self._seen)
+        return given <= fmean(sum(math.prod(shape) for shape in batch.shapes) for batch in self._batches)
 
     # --- the cases ------------------------------------------------------------------------------------------------
 
@@ -122,8 +127,7 @@ class Read:
         """Passes were given whole batches, or several, and some a part of one."""
         sizes = [whole or part for whole, part in zip(self._whole, self._part, strict=True)]
         trained = sum(size or 0 for size in sizes)
-        agree = "loader and model agree"
-        given = sum(sum(given.sizes) for given in self._seen)
+        agree, given = "loader and model agree", self._given
         if given != trained and _are_equal(given, self._read):
             return Samples(total=self._read, counted_by=agree)
         if None in sizes or self._may_have_kept_batches() or self._has_other_samples():
@@ -150,10 +154,15 @@ class Read:
 
     def _of_leader(self, passes: list[list[Given | None]], sizes: Sequence[int | None]) -> Samples | None:
         """Of the passes whose gradients the leading optimizer applied, if each step has one of them; else None."""
-        own = [[given is not None and not given.is_of_another for given in some] for some in passes]
-        if max(map(sum, own)) > 1 or len({batch.loader for batch in self._batches}) > 1:
+        total, places = 0, iter(sizes)
+        for some in passes:
+            pairs = zip(some, places, strict=False)
+            own = [size or 0 for given, size in pairs if given is not None and not given.is_of_another]
+            if len(own) > 1:
+                return None
+            total += sum(own)
+        if len({batch.loader for batch in self._batches}) > 1:
             return None
-        total = sum(size or 0 for size in itertools.compress(sizes, itertools.chain.from_iterable(own)))
         return Samples(total=total, counted_by="loader and model agree")
 
     def _may_have_kept_batches(self) -> bool:
@@ -170,7 +179,7 @@ class Read:
 
     def _of_several_loaders(self, trained: int) -> Samples:
         """Loaders gave more than the passes were given first."""
-        given = sum(sum(given.sizes) for given in self._seen)
+        given = self._given
         by_loader: Counter[int] = Counter()
         for batch in self._batches:
             by_loader[batch.loader] += batch.size
@@ -181,14 +190,12 @@ class Read:
         return self._contradiction(trained)
 
     def _of_parts(self) -> Samples:
-        first = sum(given.size for given in self._seen)
-        given = sum(sum(given.sizes) for given in self._seen)
-        if first == given:
-            return Samples(total=given, counted_by="model")
+        if sum(given.size for given in self._seen) == self._given:
+            return Samples(total=self._given, counted_by="model")
         # The parts may have a forward pass each, before the backward passes.
-        if abs(given - self._read) <= self._slack:
+        if abs(self._given - self._read) <= self._slack:
             return Samples(total=self._read, counted_by="loader and model agree")
-        return self._contradiction(given)
+        return self._contradiction(self._given)
 
     def _of_other_tensors(self) -> Samples:
         """Passes were given tensors whose first dimension is no number of samples of a batch."""
@@ -199,7 +206,9 @@ class Read:
             for given in self._seen
             if any(size in shape[1:] for shape in given.first.shapes for size in self._sizes)
         ]
-        if self._has_batch_of_each_pass and not self._are_chunks():
+        # Each sample of a loader may be one tensor of several rows, of which a model makes as many.
+        are_chunks = self._sizes == {1} and all(given.first.rows == given.size > 1 for given in self._seen)
+        if self._has_batch_of_each_pass and not are_chunks:
             total = self._read_for_passes
             is_multiple = all(size % mode(self._sizes) == 0 for size in sizes) and self._are_of_batches()
             is_joined = len(sizes) > 1 and min(sizes) > max(self._sizes) and self._are_of_batches()

@@ -5,7 +5,6 @@ All functions are pure.
 
 from __future__ import annotations
 
-import itertools
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -114,5 +113,4 @@ def loaded_in(steps: Sequence[SeenStep]) -> float:
 
 def new_passes(steps: Iterable[SeenStep]) -> list[Given | None]:
     """The backward passes of some steps, without those of what a step was given before."""
-    passes = itertools.chain.from_iterable(step.passes for step in steps)
-    return [given for given in passes if given is None or not given.is_again]
+    return [given for step in steps for given in step.passes if given is None or not given.is_again]

@@ -165,9 +165,12 @@ class SyntheticSpec:
         """
         options: dict[str, Any] = {}
         try:
-            for part in filter(None, name.partition(":")[2].split(",")):
+            for part in name.partition(":")[2].split(","):
                 key, _, text = part.partition("=")
-                options[key] = tuple(map(int, text.split("x"))) if key == "shape" else int(text)
+                if key == "shape":
+                    options[key] = tuple([int(side) for side in text.split("x")])
+                elif part:
+                    options[key] = int(text)
             return cls(**options)
         except (TypeError, ValueError) as error:
             raise ConfigError(

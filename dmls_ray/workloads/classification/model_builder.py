@@ -96,7 +96,7 @@ def check_fits(name: str, shape: Shape, classes: int) -> None:
         except NotImplementedError:
             return  # RegNet reads numbers while it is built, and there are none
         except (RuntimeError, ValueError, AssertionError) as error:
-            size = "x".join(map(str, shape))
+            size = "x".join(str(side) for side in shape)
             reason = f"model={name} does not take images of {size} ({first_line(error)})"
             raise ConfigError(f"{reason}; set image_size, or use another model.") from error
 
@@ -179,7 +179,7 @@ def _arguments_of(function: Callable[..., object], shape: Shape, classes: int) -
 def _build_user_model(name: str, function: Callable[..., object], shape: Shape, classes: int) -> nn.Module:
     try:
         module = function(**_arguments_of(function, shape, classes))
-        if isinstance(module, nn.Module) and any(map(is_lazy, module.parameters())):
+        if isinstance(module, nn.Module) and any(is_lazy(item) for item in module.parameters()):
             # Its layers get their sizes from a forward pass.
             with torch.no_grad():
                 module.eval()(torch.zeros(2, *shape))

@@ -136,6 +136,7 @@ class ClassificationTask(TrainingTask):
             # Its tests are of int8, and the weights are of fp32.
             metrics = {} if self._fp32_accuracy is None else {"test_accuracy": self._fp32_accuracy}
         shape, classes = self.loader.shape, self.loader.class_names
+        sides = " x ".join(str(side) for side in shape)
         return {
             "config": self.config.canonical(),
             "shape": list(shape),
@@ -149,7 +150,7 @@ class ClassificationTask(TrainingTask):
                 'model.load_state_dict(torch.load("weights.pt", map_location="cpu", weights_only=True))',
                 "model.eval()",
                 "@torch.no_grad()",
-                f"def predict(pixels):  # batch x {' x '.join(map(str, shape))}; gives indices of about['classes']",
+                f"def predict(pixels):  # batch x {sides}; gives indices of about['classes']",
                 "    images = pixels if pixels.is_floating_point() else pixels / 127.5 - 1",
                 "    return model(images).argmax(1)",
             ],

@@ -171,7 +171,7 @@ class ClassificationWorkload(Workload):
                 from dmls_ray.workloads.classification.model_builder import check_fits
 
                 check_fits(config.model, shape, classes)
-        for model, own, rate in dict.fromkeys(map(_changed_dropout, configs)):
+        for model, own, rate in dict.fromkeys(_changed_dropout(config) for config in configs):
             if own is not None:
                 notify(f"model={model} has dropout of its own: dropout={rate} changes it from {own} to {rate}.")
         in_order = {(config.loader, *_data_of(config)): config for config in configs if not config.shuffle}
@@ -192,8 +192,7 @@ class ClassificationWorkload(Workload):
                 )
 
     def cached_data(self, configs: Sequence[TrialConfig]) -> tuple[tuple[Any, ...], ...]:
-        resident = (config for config in configs if config.loader == "resident")
-        return tuple(dict.fromkeys(map(_data_of, resident)))
+        return tuple(dict.fromkeys(_data_of(config) for config in configs if config.loader == "resident"))
 
     def load_cached(self, *arguments: Any) -> None:
         from dmls_ray.workloads.classification.data.decoded_images import load_decoded

@@ -16,7 +16,7 @@ from dmls_ray.util.importing import missing_extra
 if TYPE_CHECKING:
     import torch
 
-    from dmls_ray.workloads.grayscale.train import Images
+    from dmls_ray.workloads.grayscale.images import Images
 
 Pass = Callable[[], "torch.Tensor | None"]
 """Turns all images grey once; returns grey levels, images x height x width, where it has allocated them itself."""
@@ -44,8 +44,10 @@ def implementation(
 
     def register(function: Callable[[Images], Pass]) -> Callable[[Images], Pass]:
         IMPLEMENTATIONS[name] = function
-        ON_A_GPU.extend([name] if gpu else [])
-        INTERLEAVED_ONLY.extend([name] if interleaved_only else [])
+        if gpu:
+            ON_A_GPU.append(name)
+        if interleaved_only:
+            INTERLEAVED_ONLY.append(name)
         return function
 
     return register
@@ -186,7 +188,7 @@ def _triton(images: Images) -> Pass:
         from dmls_ray.workloads.grayscale.triton_kernel import turn_grey
     except ImportError as error:
         raise UnavailableError(f"implementation=triton needs Triton ({error}); pip install triton.") from error
-    return lambda: turn_grey(images)
+    return lambda: turn_grey(images, (RED, GREEN, BLUE))
 
 
 @implementation("cuda_per_image", gpu=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import functools
 import io
 import itertools
 import math
@@ -23,6 +24,7 @@ from dmls_ray.records.run_events import RankResult
 from dmls_ray.training.marks import elapsed_ms, marker, synchronize
 from dmls_ray.training.memory import MIB
 from dmls_ray.training.rank import Emit, RankInfo
+from dmls_ray.workloads.grayscale.images import Images
 from dmls_ray.workloads.grayscale.implementations import BLUE, GREEN, IMPLEMENTATIONS, RED
 from dmls_ray.workloads.grayscale.workload import GrayscaleConfig, GrayscaleWorkload, files_in
 from dmls_ray.workloads.image_files import read_rgb
@@ -77,10 +79,8 @@ def turn_grey(config: GrayscaleConfig, rank: RankInfo, emit: Callable[[dict[str,
     def progress() -> None:
         emit({"kind": "progress"})
 
-    def times_of(run: Callable[[], Any]) -> list[float]:
-        return time_passes(run, device, config.timed_s, progress)
-
     device = torch.device(rank.device)
+    times_of = functools.partial(time_passes, device=device, seconds=config.timed_s, progress=progress)
     scaled = config.implementation == "python_loops" and not config.full and config.images > LOOPED
     pictures = load_pictures(LOOPED if scaled else config.images, config.image_size, config.pictures)
     progress()
@@ -179,33 +179,6 @@ def transfers_of(images: Images) -> tuple[Callable[[], Any], Callable[[], Any]]:
     )
 
 
-class Images:
-    """A set of images on the device that turns them grey, with memory for the result, allocated once.
-
-    Args:
-        pictures: images x height x width x 3, in uint8.
-        planar: whether to store each channel as a plane of its own.
-        device: where the images are turned grey.
-    """
-
-    def __init__(self, pictures: NDArray[np.uint8], *, planar: bool, device: torch.device) -> None:
-        pixels = torch.from_numpy(pictures)
-        self.planar = planar
-        self.pixels = (pixels.permute(0, 3, 1, 2) if planar else pixels).contiguous().to(device)
-        """uint8, contiguous: images x height x width x 3 (interleaved), or images x 3 x height x width (planar)."""
-        self.grey = torch.zeros(pictures.shape[:3], dtype=torch.uint8, device=device)
-        """uint8, contiguous, on the same device: images x height x width."""
-
-    def channels(self) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Red, green and blue, each images x height x width."""
-        return tuple(self.pixels.unbind(1 if self.planar else 3))  # type: ignore[return-value]
-
-    @property
-    def bytes_moved(self) -> int:
-        """The least that a pass moves: each pixel is read once, and its grey level written once."""
-        return self.pixels.numel() + self.grey.numel()
-
-
 def load_pictures(count: int, size: int, folder: str | None = None) -> NDArray[np.uint8]:
     """So many pictures of size x size pixels, the same at every call; where there are fewer they come again.
 
@@ -234,19 +207,16 @@ def _cuts(size: int) -> Iterator[NDArray[np.uint8]]:
     """Cuts of the two photographs, one of each in turn, from places that are the same at every call."""
     from sklearn.datasets import load_sample_images
 
-    photographs = [_at_least(Image.fromarray(photograph), size) for photograph in load_sample_images().images]
+    photographs = []
+    for pixels in load_sample_images().images:
+        photograph = Image.fromarray(pixels)
+        factor = max(1, size / min(photograph.size))
+        enlarged = math.ceil(photograph.width * factor), math.ceil(photograph.height * factor)
+        photographs.append(np.asarray(photograph.resize(enlarged)))
     places = np.random.default_rng(0)
-    for photograph in itertools.cycle(photographs):
-        top, left = (int(places.integers(room - size + 1)) for room in photograph.shape[:2])
-        yield photograph[top : top + size, left : left + size]
-
-
-def _at_least(photograph: Image.Image, size: int) -> NDArray[np.uint8]:
-    """A photograph, enlarged where one of its sides is shorter."""
-    factor = size / min(photograph.size)
-    if factor > 1:
-        photograph = photograph.resize((math.ceil(photograph.width * factor), math.ceil(photograph.height * factor)))
-    return np.asarray(photograph)
+    for picture in itertools.cycle(photographs):
+        top, left = (int(places.integers(room - size + 1)) for room in picture.shape[:2])
+        yield picture[top : top + size, left : left + size]
 
 
 def reference(pictures: NDArray[np.uint8]) -> NDArray[np.uint8]:
@@ -274,8 +244,8 @@ def contact_sheet(pictures: NDArray[np.uint8], grey: NDArray[np.uint8]) -> str:
     pairs = list(zip(pictures, grey, strict=True))[:_SHEET_IMAGES]
     sheet = Image.new("RGB", (len(pairs) * _SHEET_SIDE, 2 * _SHEET_SIDE))
     for column, pair in enumerate(pairs):
-        for row, image in enumerate(map(Image.fromarray, pair)):
-            small = image.convert("RGB").resize((_SHEET_SIDE, _SHEET_SIDE))
+        for row, pixels in enumerate(pair):
+            small = Image.fromarray(pixels).convert("RGB").resize((_SHEET_SIDE, _SHEET_SIDE))
             sheet.paste(small, (column * _SHEET_SIDE, row * _SHEET_SIDE))
     file = io.BytesIO()
     sheet.save(file, format="JPEG", quality=75)

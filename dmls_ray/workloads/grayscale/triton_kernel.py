@@ -7,8 +7,7 @@ from typing import Any
 import triton
 import triton.language as tl
 
-from dmls_ray.workloads.grayscale.implementations import BLUE, GREEN, RED
-from dmls_ray.workloads.grayscale.train import Images
+from dmls_ray.workloads.grayscale.images import Images
 
 _BLOCK = 1024
 """Pixels of a program: 4 a thread of 8 warps."""
@@ -36,10 +35,8 @@ def _grey_block(  # type: ignore[no-untyped-def]
     tl.store(grey + place, level.to(tl.uint8), mask=inside)
 
 
-def turn_grey(images: Images) -> None:
-    """Turn all images grey, in one launch."""
+def turn_grey(images: Images, weights: tuple[float, float, float]) -> None:
+    """Turn all images grey, in one launch; `weights` are those of red, green and blue."""
     count = images.grey.numel()
     kernel: Any = _grey_block[(triton.cdiv(count, _BLOCK),)]
-    kernel(
-        images.pixels, images.grey, count, images.grey[0].numel(), RED, GREEN, BLUE, images.planar, _BLOCK, num_warps=8
-    )
+    kernel(images.pixels, images.grey, count, images.grey[0].numel(), *weights, images.planar, _BLOCK, num_warps=8)

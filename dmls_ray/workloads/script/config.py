@@ -114,12 +114,11 @@ class ScriptConfig(ScriptOptions):
 
     def reader(self) -> FlagReader:
         """The reader of the script's flags, at the revision."""
-        arguments = tuple(shlex.split(self.arguments))
-        if self.copy is None or not self.copy.commit:
-            return reader_of(self.script, arguments, variables=self.variables_at_reading)
-        root, tree = self.copy.root, self.copy.tree
-        program = word_in_copy(self.program, root, tree)
-        return reader_of(program, arguments, (str(root), str(tree)), self.variables_at_reading)
+        program, place = self.script, ("", "")
+        if self.copy is not None and self.copy.commit:
+            program = word_in_copy(self.program, self.copy.root, self.copy.tree)
+            place = (str(self.copy.root), str(self.copy.tree))
+        return reader_of(program, tuple(shlex.split(self.arguments)), place, self.variables_at_reading)
 
     def words(self) -> list[str]:
         """The arguments of the script, with the seed of the run.

@@ -112,8 +112,8 @@ class CopiedFiles:
     def _has_place(self, path: str) -> bool:
         """Whether no file or link is in its place or above it in the copy; makes the folders above it."""
         parents = [*reversed(Path(path).parents)][1:]
-        for parent in map(str, parents):
-            entry = self.picture.setdefault(parent, Entry(str(self._root / parent)))
+        for parent in parents:
+            entry = self.picture.setdefault(str(parent), Entry(str(self._root / parent)))
             if not entry.is_folder:
                 return False
         return path not in self.picture or self.picture[path].is_folder
@@ -160,20 +160,16 @@ class CopiedFiles:
         elif total > MOST_BYTES:
             name = max(sizes, key=lambda name: sizes[name].bytes)
             has, limit, part = _gib(total), _gib(MOST_BYTES), _gib(sizes[name].bytes)
-            if self._can_clone(name):
-                return
+            entries = [entry for path, entry in self.picture.items() if path == name or path.startswith(f"{name}/")]
+            sources = [entry.source for entry in entries if entry.mode]
+            if sources and can_clone(sources[0], cache_root()):
+                return  # copies need no room
         else:
             return
         raise ConfigError(
             f"{self._root} has {has} that git does not track, but at most {limit} are copied for runs of a --revision; "
             f"{name} has {part}: --share {shlex.quote(name)} lets runs read it in place."
         )
-
-    def _can_clone(self, name: str) -> bool:
-        """Whether copies of what has this name need no room."""
-        entries = [entry for path, entry in self.picture.items() if path == name or path.startswith(f"{name}/")]
-        sources = [entry.source for entry in entries if entry.mode]
-        return bool(sources) and can_clone(sources[0], cache_root())
 
 
 def _gib(count: int) -> str:

@@ -83,7 +83,7 @@ def _run(program: str, words: Sequence[str], process: int, report: Callable[[End
     def instead_of(replace: Callable[..., NoReturn]) -> Callable[..., NoReturn]:
         def replace_process(path: Any, argv: Sequence[Any], env: Mapping[Any, Any] = os.environ) -> NoReturn:
             # A program that is not there is an error: execvp tries one folder after the other.
-            if os.getpid() != process or not _is_program(path):
+            if os.getpid() != process or not os.path.isfile(path) or not os.stat(path).st_mode & 0o111:
                 replace(path, argv, *([] if replace is execv else [env]))
             end(Ended(replaced=_reason(replace.__name__, argv, variables, env)))
 
@@ -109,11 +109,6 @@ def _run(program: str, words: Sequence[str], process: int, report: Callable[[End
     return Ended()
 
 
-def _is_program(path: Any) -> bool:
-    """Whether a file, or the file of a descriptor, can be run."""
-    return os.path.isfile(path) and bool(os.stat(path).st_mode & 0o111)
-
-
 def _reason(function: str, argv: Sequence[Any], before: Mapping[str, str], env: Mapping[Any, Any]) -> str:
     """The line on a script that replaces its process.
 
@@ -133,6 +128,6 @@ def _reason(function: str, argv: Sequence[Any], before: Mapping[str, str], env: 
     changed = [f"{name}={value}" for name, value in given.items() if before.get(name) != value]
     if changed:
         return f"{line}; set {shlex.join(sorted(changed))} by --env"
-    program, *arguments = map(os.fsdecode, argv)
+    program, *arguments = [os.fsdecode(word) for word in argv]
     started = shlex.join([os.path.basename(program), *arguments])
     return f"{line}; let it train in the process in which it starts, or sweep what it starts: {started}"

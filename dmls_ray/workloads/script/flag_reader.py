@@ -68,15 +68,17 @@ class Reading:
     def install(self) -> Imports:
         """Let the parsers of the program lead here, as soon as their libraries are imported."""
         self._argparse(argparse)
-        return Imports(
-            {
-                "torch": lambda torch: stop_before_training(torch, self.stop),
-                "tyro._backends._argparse": self._argparse,
-                "click.core": self._click,
-                "typer._click.core": self._click,
-                "absl.flags": self._absl,
-            }
-        )
+
+        def click(module: ModuleType) -> None:
+            self._replace(module.Command, "make_context", ClickParser)
+
+        return Imports({
+            "torch": lambda torch: stop_before_training(torch, self.stop),
+            "tyro._backends._argparse": self._argparse,
+            "click.core": click,
+            "typer._click.core": click,
+            "absl.flags": lambda absl: self._replace(absl.FlagValues, "__call__", AbslParser),
+        })  # fmt: skip
 
     def _argparse(self, module: ModuleType) -> None:
         # Parsers that extend it replace one of these, and call the other.
@@ -93,31 +95,22 @@ class Reading:
                 return parse(parser, *given, **named)
             met = ArgparseParser(parser, is_strict=_is_strict(frame, parser))
             if met.is_strict or parser.add_help:
-                self._answer([*self._first, met])
+                self._answer(met, self._first)
             self._first.append(met)
             return parse(parser, *given, **named)
 
         return meet
 
-    def _click(self, module: ModuleType) -> None:
-        make_context = module.Command.make_context
+    def _replace(self, owner: Any, name: str, parser_of: Callable[[Any, Callable[..., Any]], FlagParser]) -> None:
+        """Let a method that parses words, of an object of the owner, lead here."""
+        parse = getattr(owner, name)
 
-        def meet(command: Any, *given: Any, **named: Any) -> Any:
+        def meet(met: Any, *given: Any, **named: Any) -> Any:
             if self._is_answering or is_of_import(sys._getframe(1)):
-                return make_context(command, *given, **named)
-            return self._answer([ClickParser(command, make_context)])
+                return parse(met, *given, **named)
+            return self._answer(parser_of(met, parse))
 
-        module.Command.make_context = meet
-
-    def _absl(self, module: ModuleType) -> None:
-        parse = module.FlagValues.__call__
-
-        def meet(values: Any, *given: Any, **named: Any) -> Any:
-            if self._is_answering or is_of_import(sys._getframe(1)):
-                return parse(values, *given, **named)
-            return self._answer([AbslParser(values, parse)])
-
-        module.FlagValues.__call__ = meet
+        setattr(owner, name, meet)
 
     def stop(self, reason: str) -> None:
         """End the program where it would do something else than read its command line."""
@@ -136,7 +129,7 @@ class Reading:
     def end(self, reason: str) -> NoReturn:
         """Answer without a main parser."""
         if self._first:
-            self._answer([*self._first])
+            self._answer(self._first[-1], self._first[:-1])
         print(json.dumps({"flags": [], "subcommands": {}, "reason": reason}), file=self._answers, flush=True)
         os._exit(0)
 
@@ -155,17 +148,17 @@ class Reading:
         os.dup2(self._answers.fileno(), 1)
         os.execv(sys.executable, sys.orig_argv)
 
-    def _answer(self, parsers: Sequence[FlagParser]) -> NoReturn:
+    def _answer(self, main: FlagParser, first: Sequence[ArgparseParser] = ()) -> NoReturn:
+        """Answer what the main parser takes, and those that have taken their flags out before."""
         self._is_answering = True
-        flags = [flag for parser in parsers for flag in parser.flags(self.words)]
-        *first, main = parsers
+        flags = [flag for parser in (*first, main) for flag in parser.flags(self.words)]
         answer = {"flags": flags, "subcommands": main.subcommands(self.words), "reason": ""}
         print(json.dumps(answer), file=self._answers, flush=True)
         for line in self._questions:
             left = json.loads(line)
             try:
                 for parser in first:
-                    left = parser.unknown(left) if isinstance(parser, ArgparseParser) else left
+                    left = parser.unknown(left)
                 error = main.error_of(left)
             except _StoppedError:
                 error = ""
@@ -175,13 +168,11 @@ class Reading:
 
 def _is_strict(frame: FrameType | None, parser: argparse.ArgumentParser) -> bool:
     """Whether a parser is called by its method that refuses unknown words."""
-    is_strict = False
     while frame is not None and frame.f_locals.get("self") is parser:
-        is_strict = frame.f_code.co_name in ("parse_args", "parse_intermixed_args")
-        if is_strict:
-            break
+        if frame.f_code.co_name in ("parse_args", "parse_intermixed_args"):
+            return True
         frame = frame.f_back
-    return is_strict
+    return False
 
 
 def main() -> NoReturn:

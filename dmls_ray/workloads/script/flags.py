@@ -55,11 +55,6 @@ class ScriptFlag:
     default: Any = None
     """Its value where none is given, if that is a plain one."""
 
-    @property
-    def hint(self) -> Any:
-        """What values it takes, where no parser says it: a variable has texts."""
-        return Any if self.kind == "variable" else NUMBER_OR_TEXT
-
     def words(self, value: Any) -> list[str]:
         """The words of the command line that give it this value."""
         if self.kind == "switch":
@@ -122,7 +117,6 @@ class FlagReader:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=said,
-                text=True,
                 encoding="utf-8",
             )
         self._process = process
@@ -141,7 +135,10 @@ class FlagReader:
             if answer["reason"]:
                 self.unknown_because = f"{answer['reason']} before a parser that is known reads its command line"
             return
-        said_last = self._last_line()
+        process.communicate()
+        said_text = Path(folder, "said").read_text(encoding="utf-8", errors="replace")
+        lines = [line.strip() for line in said_text.splitlines() if line.strip()]
+        said_last = lines[-1].rstrip(".") if lines else f"exit code {process.returncode}"
         # An argument that is filled for each run may be wrong in braces.
         if any("{" in word for word in words):
             self.unknown_because = f"it fails with braces among its arguments: {said_last}"
@@ -164,23 +161,16 @@ class FlagReader:
             elif _field_of(other) != name:
                 self.aliases[_field_of(other)] = name
         given = tuple(described["given"][-1]) if described["given"] else None
-        self.flags[name] = ScriptFlag(
-            option,
-            described["kind"],
-            described["several"],
-            given,
-            tuple(described["places"]),
-            described["off"],
-            described["default"],
-        )
-        hint: Any = bool if described["kind"] != "value" else _HINTS[described["type"]]
+        kind, several, default = described["kind"], described["several"], described["default"]
+        places = tuple(described["places"])
+        self.flags[name] = ScriptFlag(option, kind, several, given, places, described["off"], default)
+        hint: Any = bool if kind != "value" else _HINTS[described["type"]]
         if described["choices"]:
             hint = Literal[tuple(described["choices"])]
-        if described["several"]:
+        if several:
             hint = str
         # The help of a sweep shows the default of each flag.
-        help_text = _DEFAULT.sub("", described["help"])
-        self.specs[name] = FieldSpec(name, help_text, described["default"], hint)
+        self.specs[name] = FieldSpec(name, _DEFAULT.sub("", described["help"]), default, hint)
 
     @property
     def seed_flag(self) -> str:
@@ -237,13 +227,6 @@ class FlagReader:
             self._process.kill()
             self._process.communicate()
         self._folder.cleanup()
-
-    def _last_line(self) -> str:
-        assert self._process is not None
-        self._process.communicate()
-        said = Path(self._folder.name, "said").read_text(encoding="utf-8", errors="replace")
-        lines = [line.strip() for line in said.splitlines() if line.strip()]
-        return lines[-1].rstrip(".") if lines else f"exit code {self._process.returncode}"
 
 
 def _field_of(option: str) -> str:

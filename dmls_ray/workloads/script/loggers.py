@@ -23,12 +23,8 @@ from dmls_ray.workloads.script.told_numbers import ToldNumbers, is_counter
 Numbers = Mapping[str, Any]
 
 
-def _of_scalar(tag: Any, value: Any, *_: Any, **__: Any) -> Numbers:
-    return {tag: value}
-
-
-def _of_named_scalar(tag: Any = None, scalar_value: Any = None, *_: Any, **__: Any) -> Numbers:
-    return _of_scalar(tag, scalar_value)
+def _of_scalar(tag: Any = None, scalar_value: Any = None, *_: Any, **__: Any) -> Numbers:
+    return {tag: scalar_value}
 
 
 def _of_dict(data: Any = None, *_: Any, **named: Any) -> Numbers:
@@ -45,8 +41,8 @@ def _of_batch(run_id: Any, metrics: Sequence[Any] = (), *_: Any, **__: Any) -> N
 
 
 _METHODS: Mapping[str, Mapping[str, Callable[..., Numbers]]] = {
-    "torch.utils.tensorboard.writer": {"SummaryWriter.add_scalar": _of_named_scalar},
-    "tensorboardX.writer": {"SummaryWriter.add_scalar": _of_named_scalar},
+    "torch.utils.tensorboard.writer": {"SummaryWriter.add_scalar": _of_scalar},
+    "tensorboardX.writer": {"SummaryWriter.add_scalar": _of_scalar},
     "wandb.sdk.wandb_run": {"Run.log": _of_dict},
     "trackio.run": {"Run.log": _of_dict},
     "mlflow.tracking.client": {"MlflowClient.log_metric": _of_mlflow, "MlflowClient.log_batch": _of_batch},

@@ -9,26 +9,16 @@ import io
 import itertools
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 Described = Mapping[str, Any]
 """What is known of a flag, in plain values: the fields of `flags.ScriptFlag` and of its `FieldSpec`."""
 
-_PLAIN = {None: "str", str: "str", int: "int", float: "float", "text": "str", "integer": "int", "float": "float"}
+_PLAIN = {
+    None: "str", str: "str", int: "int", float: "float",
+    "text": "str", "string": "str", "int": "int", "integer": "int", "float": "float",
+}  # fmt: skip
 """Names of the types of flags; any other is a function of the program."""
-
-
-class FlagParser(Protocol):
-    """A parser of a program."""
-
-    def flags(self, words: Sequence[str]) -> list[Described]:
-        """What is known of each flag; `words` are the fixed arguments, which may choose a subcommand."""
-
-    def error_of(self, words: Sequence[str]) -> str:
-        """What the parser says against these words; empty if it takes them."""
-
-    def subcommands(self, words: Sequence[str]) -> Mapping[str, Sequence[str]]:
-        """The options of each subcommand that may follow the words."""
 
 
 def _plain_default(value: Any) -> Any:
@@ -62,18 +52,24 @@ class ArgparseParser:
         self.parser, self.is_strict = parser, is_strict
 
     def flags(self, words: Sequence[str]) -> list[Described]:
+        """What is known of each flag; `words` are the fixed arguments, which may choose a subcommand."""
         parser, start = self._chosen(words)
-        given = _given(parser, words[start:])
-        described = [_describe(action, parser, words[start:], given) for action in parser._actions]
-        found = [flag for flag in described if flag is not None]
-        return [{**flag, "places": [place + start for place in flag["places"]]} for flag in found]
+        given, unknown = _given(parser, words[start:])
+        found: list[Described] = []
+        for action in parser._actions:
+            if not _is(action, "_HelpAction", "_VersionAction", "_SubParsersAction"):
+                texts = [texts for other, texts in given if other is action]
+                places = _places_of(action, parser, words[start:], given, unknown)
+                found.append({**_describe(action), "given": texts, "places": [place + start for place in places]})
+        return found
 
     def error_of(self, words: Sequence[str]) -> str:
-        if self.is_strict:
-            return _answered(lambda: self.parser.parse_args([*words]))
-        return _answered(lambda: self.parser.parse_known_args([*words]))
+        """What the parser says against these words; empty if it takes them."""
+        parse = self.parser.parse_args if self.is_strict else self.parser.parse_known_args
+        return _answered(lambda: parse([*words]))
 
     def subcommands(self, words: Sequence[str]) -> Mapping[str, Sequence[str]]:
+        """The options of each subcommand that may follow the words."""
         parser, _ = self._chosen(words)
         parsers: dict[str, argparse.ArgumentParser] = {}
         for action in parser._actions:
@@ -84,17 +80,23 @@ class ArgparseParser:
     def _chosen(self, words: Sequence[str]) -> tuple[argparse.ArgumentParser, int]:
         """The parser of the subcommand that the words name, and the number of words up to it."""
         parser, start = self.parser, 0
-        while (chosen := _subcommand(parser, words[start:])) is not None:
-            parser, count = chosen
-            start = len(words) - count
-        return parser, start
+        while True:
+            try:
+                _given(parser, words[start:])
+            except _ChosenError as chosen:
+                subparser, left = chosen.args
+                if subparser is None:
+                    return parser, start
+                parser, start = subparser, len(words) - left
+            else:
+                return parser, start
 
     def unknown(self, words: Sequence[str]) -> list[str]:
         """The words that it leaves to another parser."""
         return self.parser.parse_known_args([*words])[1]
 
 
-Given = list[tuple[argparse.Action, list[str]]]
+Arguments = list[tuple[argparse.Action, list[str]]]
 """The arguments that some words give, with the words of their values, in the order of the line."""
 
 
@@ -107,7 +109,7 @@ class _ChosenError(Exception):
     """Raised in place of the parser of a subcommand."""
 
 
-def _given(parser: argparse.ArgumentParser, words: Sequence[str]) -> tuple[Given, Sequence[str]]:
+def _given(parser: argparse.ArgumentParser, words: Sequence[str]) -> tuple[Arguments, Sequence[str]]:
     """What the words give, however they spell it; and the words that the parser does not know.
 
     No type of the program is called: it may open a file, or return what cannot be compared.
@@ -115,7 +117,7 @@ def _given(parser: argparse.ArgumentParser, words: Sequence[str]) -> tuple[Given
     Raises:
         _ChosenError: with a subcommand, and the words that follow it.
     """
-    given: Given = []
+    given: Arguments = []
     required = [(action, action.required) for action in parser._actions]
 
     def take(action: argparse.Action, texts: list[str]) -> Any:
@@ -145,18 +147,12 @@ def _given(parser: argparse.ArgumentParser, words: Sequence[str]) -> tuple[Given
     return given, unknown
 
 
-def _subcommand(parser: argparse.ArgumentParser, words: Sequence[str]) -> tuple[argparse.ArgumentParser, int] | None:
-    """The parser of the subcommand that the words name, and the number of words that are left for it."""
-    try:
-        _given(parser, words)
-    except _ChosenError as chosen:
-        subparser, left = chosen.args
-        return None if subparser is None else (subparser, left)
-    return None
-
-
 def _places_of(
-    action: argparse.Action, parser: argparse.ArgumentParser, words: Sequence[str], given: Given, unknown: Sequence[str]
+    action: argparse.Action,
+    parser: argparse.ArgumentParser,
+    words: Sequence[str],
+    given: Arguments,
+    unknown: Sequence[str],
 ) -> list[int]:
     """Which words give a value to an argument, and nothing else."""
     places: list[int] = []
@@ -172,15 +168,8 @@ def _places_of(
     return places
 
 
-def _describe(
-    action: argparse.Action,
-    parser: argparse.ArgumentParser,
-    words: Sequence[str],
-    given: tuple[Given, Sequence[str]],
-) -> Described | None:
-    """What is known of one argument; None for --help and --version."""
-    if _is(action, "_HelpAction", "_VersionAction", "_SubParsersAction"):
-        return None
+def _describe(action: argparse.Action) -> Described:
+    """What is known of one argument of argparse."""
     options = [*action.option_strings]
     # Of one argument, --no-amp or --noamp beside --amp means false.
     off = [option for option in options if f"--{re.sub('^--no-?', '', option)}" in {*options} - {option}]
@@ -199,8 +188,6 @@ def _describe(
         "choices": None if action.choices is None else [str(choice) for choice in action.choices],
         "several": action.nargs in ("*", "+") or (isinstance(action.nargs, int) and action.nargs > 1),
         "default": False if is_switch and not off else _plain_default(action.default),
-        "given": [texts for other, texts in given[0] if other is action],
-        "places": _places_of(action, parser, words, *given),
         "help": (action.help or "") if action.help != argparse.SUPPRESS else "",
     }
 
@@ -322,7 +309,7 @@ def _describe_absl(flag: Any) -> Described:
         "off": f"--no{flag.name}" if flag.boolean else "",
         "dest": flag.name,
         "kind": "bool" if flag.boolean else "value",
-        "type": _ABSL.get(flag.parser.flag_type(), "any") if choices is None else "str",
+        "type": _PLAIN.get(flag.parser.flag_type(), "any") if choices is None else "str",
         "choices": choices,
         "several": False,
         "default": _plain_default(flag.default),
@@ -330,4 +317,4 @@ def _describe_absl(flag: Any) -> Described:
     }
 
 
-_ABSL = {"string": "str", "int": "int", "float": "float"}
+FlagParser = ArgparseParser | ClickParser | AbslParser

@@ -29,14 +29,11 @@ def enter(root: Path, folder: Path) -> None:
     are those of the copy.
     """
     os.environ |= {name: word_in_copy(value, root, folder) for name, value in os.environ.items()}
-    sys.path[:] = [_import_folder(entry, root, folder) for entry in sys.path]
+    for number, entry in enumerate(sys.path):
+        # Entries of environments, and folders that the copy lacks, stay as they are.
+        moved = Path(in_copy(entry, root, folder))
+        if moved.is_dir() and moved.resolve().is_relative_to(folder.resolve()):
+            sys.path[number] = str(moved)
     here = in_copy(os.getcwd(), root, folder)
     os.makedirs(here, exist_ok=True)  # which the revision may lack
     os.chdir(here)
-
-
-def _import_folder(entry: str, root: Path, folder: Path) -> str:
-    """An entry of the search path in a copy; those of environments, and folders that the copy lacks, as they are."""
-    moved = Path(in_copy(entry, root, folder))
-    is_there = moved.is_dir() and moved.resolve().is_relative_to(folder.resolve())
-    return str(moved) if is_there else entry

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 
 from dmls_ray.records.returned import is_number
 from dmls_ray.workloads.script.told_numbers import ToldNumbers, is_counter
@@ -29,30 +29,27 @@ def numbers_printed(log: str, patterns: Mapping[str, str]) -> ToldNumbers:
     with open(log, encoding="utf-8", errors="replace") as file:
         for line in file:
             if line.startswith("{") and len(line) < _MOST_LINE:
-                for name, number in _numbers_of(line, set(patterns)).items():
-                    found.add(name, number)
+                for name, number in _numbers_of(line).items():
+                    if name not in patterns:
+                        found.add(name, number)
             for name, pattern in named:
                 for match in pattern.finditer(line):
-                    found.add(name, _number_in(match[1] if pattern.groups else match[0]))
+                    # A group that took no part in the match is an empty text.
+                    text = match[1 if pattern.groups else 0] or ""
+                    try:
+                        found.add(name, float(text))
+                    except ValueError:
+                        found.add(name, text)
     return found
 
 
-def _number_in(text: str | None) -> float | str:
-    """The number that a text is; a group that took no part in the match is an empty one."""
-    try:
-        return float(text or "")
-    except ValueError:
-        return text or ""
-
-
-def _numbers_of(line: str, patterns: Collection[str]) -> dict[str, float]:
-    """The numbers of a JSON object by name, without those of patterns and counters; none in any other line."""
+def _numbers_of(line: str) -> dict[str, float]:
+    """The numbers of a JSON object by name, without counters; none in any other line."""
     try:
         values = json.loads(line)
     except ValueError:
         return {}
-    numbers = {name: value for name, value in values.items() if is_number(value)}
-    return {name: value for name, value in numbers.items() if name not in patterns and not is_counter(name)}
+    return {name: value for name, value in values.items() if is_number(value) and not is_counter(name)}
 
 
 def last_line_of(log: str) -> str:

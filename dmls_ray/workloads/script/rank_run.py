@@ -68,7 +68,9 @@ def run_script(config: ScriptConfig, rank: RankInfo, emit: Emit) -> RankResult:
         run = result.run
         if config.steps == "auto":
             del run.metrics["steps"]  # how long was measured says nothing of the training
-        if not is_told and _serves_others(ended, steps, meeting):
+        # A rank without steps serves others, unless it failed before these had made their last one.
+        has_no_result = not is_told and not steps.count
+        if has_no_result and meeting is not None and (ended.error is None or meeting.was_left()):
             run.without_steps = _without_steps(rank, last_line_of(log))
         if config.steps is not None:
             run.series = told.series(observed.reported.columns)
@@ -219,13 +221,6 @@ def _outcome_of(
             "example by an editable installation; uninstall it, and let the script find its modules by their folder"
         )
     return Outcome.OK, ""
-
-
-def _serves_others(ended: Ended, steps: ObservedSteps, meeting: Meeting | None) -> bool:
-    """Whether the rank made no step, and others may have trained."""
-    if steps.count or meeting is None:
-        return False
-    return ended.error is None or meeting.was_left()
 
 
 def _without_steps(rank: RankInfo, last_line: str) -> str:

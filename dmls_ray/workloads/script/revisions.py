@@ -88,7 +88,7 @@ class RepositoryCopy:
     def _make(self) -> None:
         unfinished = self._folder / "unfinished"
         shutil.rmtree(unfinished, ignore_errors=True)
-        for tree in filter(_is_left, [*self._folder.glob("*.tree")]):
+        for tree in [tree for tree in self._folder.glob("*.tree") if _is_left(tree)]:
             if unfinished.exists():
                 shutil.rmtree(tree)
             else:
@@ -175,7 +175,8 @@ def copy_for(script: str, revision: str, shared: Sequence[str] = ()) -> Reposito
     Raises:
         ConfigError: there is no such revision, it has no such script, or too much is to be copied.
     """
-    root = repository_of(script)
+    folders = Path(os.path.abspath(script)).parents
+    root = next((folder for folder in folders if (folder / ".git").exists()), None)
     if root is None:
         raise ConfigError(f"--revision {revision}: {script} is in no git repository; leave it out.")
     _git(root, "rev-parse", "--git-dir")  # fails where git does not trust the folder
@@ -209,12 +210,6 @@ def _shared_path(name: str, root: Path) -> str:
     if not Path(path).is_relative_to(root) or Path(path) == root:
         raise ConfigError(f"--share {name}: it is not in the repository {root}, so that runs use it as it is.")
     return str(Path(path).relative_to(root))
-
-
-def repository_of(script: str) -> Path | None:
-    """The folder of the git repository that a script is in; None without one."""
-    folders = Path(os.path.abspath(script)).parents
-    return next((folder for folder in folders if (folder / ".git").exists()), None)
 
 
 def imported_as_they_are(root: Path) -> list[str]:
@@ -279,7 +274,7 @@ def _remove_unused(folder: Path) -> None:
             if time.time() - lock.stat().st_mtime < _KEPT_S:
                 continue
             held = [locks.enter_context(_open(each)) for each in (lock, *lock.parent.glob("*.lock"))]
-            if all(map(_try_lock, held)):
+            if all(_try_lock(lock) for lock in held):
                 shutil.rmtree(lock.parent, ignore_errors=True)
 
 

@@ -167,15 +167,12 @@ class Imports:
                 self._depth -= 1
                 if not self._depth:
                     self._seconds += time.monotonic() - self._began
-                self._act()
+                for name in [*self._waiting]:
+                    module = sys.modules.get(name)
+                    if module is not None and not getattr(module.__spec__, "_initializing", False):
+                        self._waiting.pop(name)(module)
 
         return watched
-
-    def _act(self) -> None:
-        for name in [*self._waiting]:
-            module = sys.modules.get(name)
-            if module is not None and not getattr(module.__spec__, "_initializing", False):
-                self._waiting.pop(name)(module)
 
 
 def stop_after(seconds: float, stop: Callable[[str], None], imports: Imports) -> None:

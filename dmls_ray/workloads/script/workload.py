@@ -21,7 +21,7 @@ from dmls_ray.util.programs import folder_name_of, module_of
 from dmls_ray.workloads.base import Workload
 from dmls_ray.workloads.script.braces import names_in_braces
 from dmls_ray.workloads.script.config import THREADS, ScriptConfig, ScriptOptions
-from dmls_ray.workloads.script.flags import FlagReader, ScriptFlag, reader_of
+from dmls_ray.workloads.script.flags import NUMBER_OR_TEXT, FlagReader, ScriptFlag, reader_of
 from dmls_ray.workloads.script.revisions import RepositoryCopy, copy_for
 
 
@@ -87,17 +87,15 @@ class ScriptWorkload(Workload):
                     f"--env {name}: a setting or a flag of {self.script} has this name; set the variable before the "
                     f"command, {name}=... dmls-ray sweep."
                 )
-            flags[name], custom[name] = flag, FieldSpec(name, hint=flag.hint)
+            # A variable has texts.
+            hint = Any if flag.kind == "variable" else NUMBER_OR_TEXT
+            flags[name], custom[name] = flag, FieldSpec(name, hint=hint)
+        copy_of_revision = functools.cache(functools.partial(copy_for, str(file), shared=self.shared))
         return Schema(
             title=self.script,
             specs={"world_size": own.pop("world_size"), **custom, **own},
             aliases=aliases,
-            build=functools.partial(
-                self._build,
-                flags,
-                aliases,
-                functools.cache(functools.partial(copy_for, str(file), shared=self.shared)),
-            ),
+            build=functools.partial(self._build, flags, aliases, copy_of_revision),
             hash_of=lambda values: digest_of_changes(values, field_defaults(ScriptOptions)),
             fixed={"workload": self.name, "script": self.script},
             hint="A name in braces among the words after -- is a field, too: --flag={name}.",

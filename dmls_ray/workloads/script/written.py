@@ -11,7 +11,7 @@ import stat
 import sys
 import sysconfig
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -31,6 +31,7 @@ _OF_SYSTEM = tuple(
     os.path.realpath(folder) + os.sep
     for folder in ("/dev", "/proc", "/sys", "/etc", "/usr", *{sysconfig.get_path(name) for name in ("stdlib", "data")})
 )
+_EVENTS = frozenset(("open", "sqlite3.connect", "os.rename", "os.mkdir"))
 _CODE = (".py", ".pyc", ".so")
 
 
@@ -56,24 +57,24 @@ class FileUse:
         self._written: dict[str, None] = {}
         self._folders: dict[str, None] = {}
         """Folders that were made, or were to be."""
-        notes: Mapping[str, Callable[..., None]]
-        notes = {
-            "open": self._note_open,
-            "sqlite3.connect": self._note_database,
-            "os.rename": self._note_rename,
-            "os.mkdir": self._note_folder,
-        }
+        sys.addaudithook(self._audit)  # it stays until the process ends
 
-        def audit(event: str, given: tuple[Any, ...]) -> None:
-            note = notes.get(event)
-            if note is not None:
-                # The program goes on, whatever fails here.
-                with suppress(Exception):
-                    note(*given)
+    def _audit(self, event: str, given: tuple[Any, ...]) -> None:
+        if event not in _EVENTS:
+            return
+        with suppress(Exception):  # the program goes on, whatever fails here
+            match event, given:
+                case "open", (path, _, flags):
+                    self._note_open(path, flags)
+                case "sqlite3.connect", (path, *_):
+                    # What is written into one that was there is seen as what libraries write.
+                    self._note_open(path, 0 if os.path.exists(path) else os.O_CREAT)
+                case "os.rename", (source, target, *_):
+                    self._note_rename(os.path.realpath(os.fsdecode(source)), os.path.realpath(os.fsdecode(target)))
+                case "os.mkdir", (path, *_):
+                    self._folders[os.path.realpath(os.fsdecode(path))] = None
 
-        sys.addaudithook(audit)  # it stays until the process ends
-
-    def _note_open(self, path: Any, mode: Any, flags: int) -> None:
+    def _note_open(self, path: Any, flags: int) -> None:
         if isinstance(path, int):
             return  # a file that is open
         path, is_writing = os.fsdecode(path), bool(flags & _WRITING)
@@ -95,20 +96,12 @@ class FileUse:
         if len(self._read) > MOST_NAMED:
             self._latest_left_out_ns = self._read.pop(min(self._read, key=self._read.__getitem__))
 
-    def _note_database(self, path: Any) -> None:
-        # What is written into one that was there is seen as what libraries write.
-        self._note_open(path, None, 0 if os.path.exists(path) else os.O_CREAT)
-
-    def _note_rename(self, source: Any, target: Any, *_: Any) -> None:
-        source, target = (os.path.realpath(os.fsdecode(path)) for path in (source, target))
+    def _note_rename(self, source: str, target: str) -> None:
         moved = [path for path in self._written if path == source or path.startswith(source + os.sep)]
         for path in moved:
             del self._written[path]
             self._written[target + path.removeprefix(source)] = None
         self._written[target] = None
-
-    def _note_folder(self, path: Any, *_: Any) -> None:
-        self._folders[os.path.realpath(os.fsdecode(path))] = None
 
     def read(self) -> list[str]:
         """The files that were read and that this run has not written before, at most 20, those that changed last."""
@@ -118,34 +111,29 @@ class FileUse:
         """The files that are new or have changed and that other runs may find, the first in the order of their names,
         those in the working folder first.
         """
-        return self._named([path for path in self._all_written() if not self._is_private(path)])
+        return self._named([path for path in self._all_written() if not path.startswith(self._private)])
 
     def written_in_private(self) -> list[str]:
         """Those that no other run finds."""
-        return self._named([path for path in self._all_written() if self._is_private(path)])
+        return self._named([path for path in self._all_written() if path.startswith(self._private)])
 
     def _named(self, paths: Collection[str]) -> list[str]:
-        inside = sorted(os.path.relpath(path, self._place) for path in paths if self._is_inside(path))
-        outside = sorted(path for path in paths if not self._is_inside(path))
-        return [*inside, *outside][:MOST_NAMED]
+        inside = [path for path in paths if path.startswith(self._place + os.sep)]
+        named = sorted(os.path.relpath(path, self._place) for path in inside)
+        return [*named, *sorted({*paths} - {*inside})][:MOST_NAMED]
 
     def _all_written(self) -> set[str]:
         found = {path for path in self._written if self._counts(path)}
         after = _stamps_of(self._place, self._left_out)
         if self._before is not None and after is not None:
             found |= {path for path, stamp in after.items() if self._before.get(path) != stamp}
-        for folder in {*self._folders, *map(os.path.dirname, self._read)}:
+        for folder in {*self._folders, *[os.path.dirname(path) for path in self._read]}:
             files = _stamps_of(folder, self._left_out, depth=0) or {}
-            changed = [path for path, (changed_ns, _) in files.items() if changed_ns >= self._began_ns]
-            found |= {path for path in changed if self._counts(path)}
+            for path, (changed_ns, _) in files.items():
+                if changed_ns >= self._began_ns and self._counts(path):
+                    found.add(path)
         # An empty file, as a lock, has nothing to go on from.
         return {path for path in found if os.path.isfile(path) and os.path.getsize(path)}
-
-    def _is_inside(self, path: str) -> bool:
-        return path.startswith(self._place + os.sep)
-
-    def _is_private(self, path: str) -> bool:
-        return path.startswith(self._private)
 
     def _counts(self, path: str) -> bool:
         """Whether a file is one of the user's, and no cache, code, part of the system or of the results."""

@@ -21,12 +21,9 @@ def required_keys(function: Callable[..., Any]) -> list[str]:
     A key counts where every call evaluates `config["key"]`, before the function may return, and before it does anything
     with the dict that may add a key, such as handing it to other code.
     """
-    definition = _definition_of(function)
-    name = _first_parameter(function)
-    if definition is None or not name:
-        return []
+    body, name = _body_of(function)
     keys: list[str] = []
-    for statement in definition.body:
+    for statement in body.body:
         nodes = list(ast.walk(statement))
         read = [node.value for node in nodes if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load)]
         read += [node.value for node in nodes if isinstance(node, ast.Attribute) and node.attr == "get"]
@@ -40,9 +37,9 @@ def required_keys(function: Callable[..., Any]) -> list[str]:
 
 def optional_keys(function: Callable[..., Any]) -> dict[str, Any]:
     """The keys that a function reads by `config.get("key", default)`, with defaults that its source shows."""
-    definition, name = _definition_of(function), _first_parameter(function)
+    body, name = _body_of(function)
     found: dict[str, Any] = {}
-    for node in ast.walk(definition) if definition is not None else ():
+    for node in ast.walk(body):
         match node:
             case ast.Call(
                 func=ast.Attribute(value=ast.Name(id=read), attr="get"),
@@ -52,20 +49,18 @@ def optional_keys(function: Callable[..., Any]) -> dict[str, Any]:
     return found
 
 
-def _first_parameter(function: Callable[..., Any]) -> str:
-    return next(iter(inspect.signature(function).parameters), "")
-
-
-def _definition_of(function: Callable[..., Any]) -> ast.FunctionDef | None:
-    """The syntax tree of a function; None where its source does not show it."""
+def _body_of(function: Callable[..., Any]) -> tuple[ast.Module, str]:
+    """The statements of a function, none where its source does not show them, and the name of its first parameter."""
+    name = next(iter(inspect.signature(function).parameters), "")
+    nothing = ast.Module([], type_ignores=[])
     try:
         (definition,) = ast.parse(textwrap.dedent(inspect.getsource(function.__code__))).body
     except (AttributeError, OSError, ValueError, SyntaxError):
-        return None
+        return nothing, name
     # The code of a decorator has another name, as may that of a file that was edited after its import.
-    if not isinstance(definition, ast.FunctionDef) or definition.name != function.__name__:
-        return None
-    return definition
+    if not isinstance(definition, ast.FunctionDef) or definition.name != function.__name__ or not name:
+        return nothing, name
+    return ast.Module(definition.body, type_ignores=[]), name
 
 
 def _uses(nodes: Sequence[ast.AST], name: str) -> int:

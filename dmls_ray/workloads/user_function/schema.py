@@ -196,7 +196,8 @@ def function_schema(
         title=f"the configuration of {name}",
         specs=specs,
         build=build,
-        hash_of=_hash_of,
+        # Of all values of the function, whose defaults may change, and of `RUNTIME_FIELDS` without defaults.
+        hash_of=lambda values: digest_of_changes(values, field_defaults(RuntimeConfig)),
         fixed={"train": name},
     )
 
@@ -215,11 +216,6 @@ def _specs(config_class: type | None, names: Iterable[str], defaults: Mapping[st
     if reserved := custom.keys() & {"train", CODE_FIELD}:
         raise ConfigError(f"{reserved.pop()} is a column of every table; give that field another name.")
     return {"world_size": runtime.pop("world_size"), **custom, **runtime}
-
-
-def _hash_of(values: Mapping[str, Any]) -> str:
-    """A hash of all values of the function, whose defaults may change, and of `RUNTIME_FIELDS` without defaults."""
-    return digest_of_changes(values, field_defaults(RuntimeConfig))
 
 
 def _plain_function(function: Any) -> Any:

@@ -120,7 +120,7 @@ def function_digest(*objects: Any) -> tuple[str, tuple[str, ...]]:
     """
     walk = _Walk()
     lines = list(walk.lines(objects))
-    modules = tuple(sorted(filter(file_of_user_module, walk.modules)))
+    modules = tuple(sorted(module for module in walk.modules if file_of_user_module(module)))
     if walk.unreadable:
         warnings.warn(
             f"{getattr(objects[0], '__qualname__', 'the function')} uses values of which a change is not noticed "
@@ -170,7 +170,12 @@ class _Walk:
         elif isinstance(value, types.FunctionType):
             yield from self._of_function(value)
         elif isinstance(value, type):
-            yield from self._of_class(value)
+            yield value.__qualname__
+            yield from self.lines(value.__bases__)
+            for name, attribute in vars(value).items():
+                if name not in _OF_THE_INTERPRETER:
+                    yield f"attribute {name}"
+                    yield from self.lines(attribute)
         elif isinstance(value, types.CellType):
             yield from self.lines(value.cell_contents)
         elif type(value) in (list, tuple) or isinstance(value, Iterator):
@@ -205,14 +210,6 @@ class _Walk:
                 self.modules.add(module)
             elif step.opname == "IMPORT_FROM":
                 self.modules.add(f"{module}.{step.argval}")
-
-    def _of_class(self, cls: type) -> Iterator[str]:
-        yield cls.__qualname__
-        yield from self.lines(cls.__bases__)
-        for name, value in vars(cls).items():
-            if name not in _OF_THE_INTERPRETER:
-                yield f"attribute {name}"
-                yield from self.lines(value)
 
     def _of_instance(self, value: Any) -> Iterator[str]:
         """Describe an object by what its pickle would be made of; a tensor by its numbers."""

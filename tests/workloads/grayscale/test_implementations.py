@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 
 from dmls_ray.util.errors import UnavailableError
 from dmls_ray.workloads.grayscale import kernels
+from dmls_ray.workloads.grayscale.images import Images
 from dmls_ray.workloads.grayscale.implementations import IMPLEMENTATIONS, INTERLEAVED_ONLY, ON_A_GPU
-from dmls_ray.workloads.grayscale.train import Images, levels_apart, reference
+from dmls_ray.workloads.grayscale.train import levels_apart, reference
 from tests.conftest import PROJECT, call
 
 _random = np.random.default_rng(7)
@@ -122,13 +123,15 @@ def test_without_a_compiler_an_implementation_says_so(name: str, monkeypatch: py
 
 INTERPRETED = """
 import torch
-from dmls_ray.workloads.grayscale.train import Images, levels_apart, reference
+from dmls_ray.workloads.grayscale.images import Images
+from dmls_ray.workloads.grayscale.implementations import BLUE, GREEN, RED
+from dmls_ray.workloads.grayscale.train import levels_apart, reference
 from dmls_ray.workloads.grayscale.triton_kernel import turn_grey
 from tests.workloads.grayscale.test_implementations import PICTURES
 for name, pictures in PICTURES.items():
     for planar in (False, True):
         images = Images(pictures, planar=planar, device=torch.device("cpu"))
-        turn_grey(images)
+        turn_grey(images, (RED, GREEN, BLUE))
         print(name, planar, levels_apart(images.grey.numpy(), reference(pictures)) <= 1, int(images.grey.max()) > 0)
 """
 

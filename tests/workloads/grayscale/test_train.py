@@ -16,7 +16,8 @@ from PIL import Image
 
 from dmls_ray.records.run_events import Progress, RankResult
 from dmls_ray.workloads.grayscale import implementations, train
-from dmls_ray.workloads.grayscale.train import Images, load_pictures, reference, run_rank
+from dmls_ray.workloads.grayscale.images import Images
+from dmls_ray.workloads.grayscale.train import load_pictures, reference, run_rank
 from dmls_ray.workloads.grayscale.workload import GrayscaleWorkload
 from tests.new_processes import run_inline
 
@@ -47,7 +48,7 @@ def test_a_run_reports_the_time_of_a_pass_and_the_rates_that_follow() -> None:
 def test_the_loops_go_over_four_images_and_their_time_is_scaled_unless_they_are_to_go_over_all(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(train, "time_passes", lambda *_: [2.0, 3.0, 10.0])
+    monkeypatch.setattr(train, "time_passes", lambda *_, **__: [2.0, 3.0, 10.0])
     _, few, _ = result_of(implementation="python_loops")
     _, every, _ = result_of(implementation="python_loops", full=True)
     assert (few["timed_images"], every["timed_images"]) == (4, 8)
@@ -59,7 +60,7 @@ def test_a_pass_that_reads_from_memory_is_compared_with_a_copy_of_as_many_bytes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     times = itertools.cycle(([2.0, 4.0, 10.0], [1.0, 3.0, 4.0]))
-    monkeypatch.setattr(train, "time_passes", lambda *_: next(times))
+    monkeypatch.setattr(train, "time_passes", lambda *_, **__: next(times))
     monkeypatch.setattr(train, "last_level_cache_bytes", lambda device: 8 * 16 * 16)
     measured = result_of(implementation="numpy")[1]
     assert measured["of_copy"] == pytest.approx(0.75)
