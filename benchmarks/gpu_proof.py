@@ -46,7 +46,7 @@ from dmls_ray.training.rank import ArtifactOptions, RankInfo
 from dmls_ray.util.fork_server import ForkServer
 from dmls_ray.workloads.classification.config import TrialConfig
 from dmls_ray.workloads.grayscale.implementations import ON_A_GPU
-from dmls_ray.workloads.grayscale.train import run_rank
+from dmls_ray.workloads.grayscale.train import convert_images
 from dmls_ray.workloads.grayscale.workload import GrayscaleWorkload
 from dmls_ray.workloads.script.config import ScriptConfig
 from dmls_ray.workloads.script.workload import ScriptWorkload
@@ -191,7 +191,7 @@ def grayscale(size: Size) -> Rows:
     """Implementations on this device; one that cannot run has its reason."""
     for name in sorted(ON_A_GPU) if size.device == "cuda" else ["numpy"]:
         config = GrayscaleWorkload().schema().make(implementation=name, images=size.batch)
-        result = run_inline(config, train=run_rank)
+        result = run_inline(config, train=convert_images)
         shown = {
             key: result.run.reported.get(key) for key in ("pass_ms", "gb_per_s", "of_copy", "levels_apart", "prepare_s")
         }

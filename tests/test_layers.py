@@ -6,6 +6,7 @@ import ast
 import re
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from graphlib import TopologicalSorter
 from pathlib import Path
@@ -157,3 +158,16 @@ def test_the_public_names_are_pinned() -> None:
     assert all(getattr(dmls_ray, name) is not None for name in dmls_ray.__all__)
     with pytest.raises(AttributeError, match="no attribute 'sweeps'"):
         _ = dmls_ray.sweeps
+
+
+TWICE = {"main": 4, "advise": 2, "compare": 2, "load": 2, "sweep": 2, "Table": 2}
+"""Name -> how often it is defined: programs; commands and what they call; public functions; the JSON of a table."""
+
+
+def test_no_class_and_no_public_function_has_the_name_of_another() -> None:
+    counts: Counter[str] = Counter()
+    for path in MODULES.values():
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.ClassDef | ast.FunctionDef) and not node.name.startswith("_"):
+                counts[node.name] += 1
+    assert {name: count for name, count in counts.items() if count > 1} == TWICE

@@ -39,7 +39,7 @@ def show_diagnosis(results: Results, plan: Plan, request: Request, console: Prog
     given = results.of(results.records)
     given.until = None
     as_given = SweepSummary(given, question).answer.answer.comparisons
-    for line in differences(comparisons[0][0], as_given[0][0]):
+    for line in noise_text(comparisons[0][0], as_given[0][0]):
         say(console, line)
     cpu, gpus = read_cpu(), open_gpus()
     states = list(map(read_gpu, gpus))
@@ -51,7 +51,7 @@ def show_diagnosis(results: Results, plan: Plan, request: Request, console: Prog
     say(console, f"Runs: {results.where}")
 
 
-def differences(effect: Effect, as_given: Effect) -> Iterator[str]:
+def noise_text(effect: Effect, as_given: Effect) -> Iterator[str]:
     """Whether a configuration differs from itself, and the smallest differences that sweeps show.
 
     The smallest difference is that of `BlockModel` with `POWER`, from the spread of the paired differences and with the

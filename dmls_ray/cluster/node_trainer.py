@@ -14,7 +14,7 @@ from ray.train.torch import TorchTrainer
 from dmls_ray.cluster.broker_client import BrokerClient, NoProcessGroup, TellBroker
 from dmls_ray.cluster.messages import ExpectedTrainer, TrainerSettings
 from dmls_ray.cluster.resources import Machine
-from dmls_ray.cluster.worker import serve
+from dmls_ray.cluster.worker import serve_runs
 from dmls_ray.util.text import first_line
 
 KILL_TIMEOUT_S = 5.0
@@ -114,7 +114,7 @@ class NodeTrainer:
 
     def _trainer(self) -> GroupTrainer:
         return GroupTrainer(
-            serve,
+            serve_runs,
             train_loop_config={"settings": self.settings},
             torch_config=NoProcessGroup(),
             scaling_config=ScalingConfig(

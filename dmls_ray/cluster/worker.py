@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from torch.distributed import TCPStore
 
 
-def serve(train_loop_config: dict[str, TrainerSettings]) -> None:
+def serve_runs(train_loop_config: dict[str, TrainerSettings]) -> None:
     """Serve the broker.
 
     Args:

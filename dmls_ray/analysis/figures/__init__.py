@@ -9,7 +9,7 @@ from typing import Any
 
 from dmls_ray.analysis.figures import learning, performance, question, ranks
 from dmls_ray.analysis.figures.chart import Chart, rounded
-from dmls_ray.analysis.figures.series import range_of
+from dmls_ray.analysis.figures.series import span_of
 from dmls_ray.analysis.table.model import Table
 from dmls_ray.analysis.table.presentation import Presentation
 from dmls_ray.analysis.words import join_names
@@ -98,7 +98,7 @@ def _notes_on_intervals(chart: Chart) -> list[str]:
     if not names:
         return []
     marks = " and ".join(names).capitalize()
-    return [f"{marks} are 95% intervals over the {range_of(sizes)} runs of a trial.{without}"]
+    return [f"{marks} are 95% intervals over the {span_of(sizes)} runs of a trial.{without}"]
 
 
 def _seen(value: float | str | None) -> float | str | None:

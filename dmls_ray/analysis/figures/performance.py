@@ -65,7 +65,7 @@ def scaling_chart(table: Table) -> Chart | None:
         panels.append(Panel(x=x, y=PlotAxis("efficiency (speed-up / ranks)", from_zero=True), series=efficiency))
     if blocks:
         notes.append(
-            f"Bands around fitted curves are 95% intervals over {plot.range_of(blocks)} blocks, each with its fit."
+            f"Bands around fitted curves are 95% intervals over {plot.span_of(blocks)} blocks, each with its fit."
         )
     title = f"Throughput and efficiency against ranks ({'strong' if strong else 'weak'} scaling)"
     return Chart(name="scaling", title=title, panels=panels, notes=notes)

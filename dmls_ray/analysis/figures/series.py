@@ -328,7 +328,7 @@ def format_factor(value: Any) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
-def range_of(counts: Collection[int]) -> str:
+def span_of(counts: Collection[int]) -> str:
     """Counts in a sentence: `3`, or `3 to 5`."""
     least, most = min(counts), max(counts)
     return f"{least} to {most}" if least < most else str(most)

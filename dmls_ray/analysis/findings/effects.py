@@ -82,7 +82,7 @@ def speed(metric: str) -> Measure:
     return Measure(metric=metric, kind="speed", noun="speed", better=1)
 
 
-def duration(metric: str) -> Measure:
+def time_measure(metric: str) -> Measure:
     """A time, of a step or of a run. Of steps with other samples, neither a longer nor a shorter one is better."""
     if metric == STEP_MS:
         return Measure(metric=metric, kind="duration", noun="time of a step", better=0)
@@ -130,7 +130,7 @@ def _measures_of_time(trials: Sequence[Trial]) -> list[Measure]:
     rated = [trial for trial in timed if trial.by_block(metric)]
     measures = [speed(metric)] if rated else []
     if len(rated) < len(timed):
-        measures += [duration(metric) for metric in durations_of(timed)]
+        measures += [time_measure(metric) for metric in durations_of(timed)]
     return measures
 
 

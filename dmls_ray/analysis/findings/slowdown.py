@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from dmls_ray.analysis.findings.effects import HOPELESS, Effect, compare, duration, speed
+from dmls_ray.analysis.findings.effects import HOPELESS, Effect, compare, speed, time_measure
 from dmls_ray.analysis.findings.sweep_trials import SweepTrials
 from dmls_ray.analysis.trials.axis import Pair, group_by_other_factors
 from dmls_ray.analysis.trials.common_metrics import durations_of, speed_metric
@@ -90,7 +90,7 @@ def judge_slowdown(trials: SweepTrials, name: str, values: tuple[str, str], unti
             outcomes.append("its ranks trained separate models")
             continue
         pair = axis.pair(group, trial, base)
-        times = [replace(duration(metric), better=-1) for metric in durations_of([trial, base])]
+        times = [replace(time_measure(metric), better=-1) for metric in durations_of([trial, base])]
         found = compare([pair], [speed(speed_metric(trial, base)), *times], until)
         timed = [effect for effect in found if effect.measure.kind in ("speed", "duration")]
         effects += timed[:1]

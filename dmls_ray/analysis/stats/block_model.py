@@ -8,12 +8,10 @@ Two trials are compared by the mean of their differences in the blocks that have
 pairs of trials together, since the pair that is reported is often picked for being the fastest (Tukey's studentized
 range, `scipy.stats.studentized_range`). An answer that judges by several measures has a model of each, among which its
 errors are spread: all of its verdicts hold together in 95 of 100 sweeps.
-
 Below `MIN_OWN_VARIANCE` blocks the variance is that of all trials, or of the two if theirs is larger: three differences
 say nearly nothing of their spread. From there on it is that of the two, since trials differ in their noise: a short
 run from a long one, two ranks from one. Each pair then has its separate standard error, so the family is held together
 by Sidak's level for Student's t: Tukey's range, with 28 standard errors of 8 blocks, would err in 11 of 100 sweeps.
-
 Where few blocks already show that the noise differs (Bartlett's test), an interval is at least
 that of the two trials' separate variances, with the degrees of freedom of Welch and Satterthwaite.
 """

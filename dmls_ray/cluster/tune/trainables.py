@@ -232,7 +232,7 @@ class SearchTrainable(RunTrainable):
         last = events[-1]
         if isinstance(last, EpochEnded):
             self._epoch += 1
-        self._value = metric_of(last, self._metric, self._value)
+        self._value = reported_metric(last, self._metric, self._value)
         return self._result(events, self._value, done=is_last(last))
 
     def _result(self, events: list[RunEvent], value: float | None, *, done: bool) -> dict[str, Any]:
@@ -240,7 +240,7 @@ class SearchTrainable(RunTrainable):
         return {"run_id": self._job.run_id, "events": events, "done": done, "epoch": self._epoch, **measured}
 
 
-def metric_of(event: RunEvent, metric: str, before: float | None = None) -> float | None:
+def reported_metric(event: RunEvent, metric: str, before: float | None = None) -> float | None:
     """The metric in this event, or its previous value if the event has none or it is not finite."""
     value: Any = None
     if isinstance(event, EpochEnded):

@@ -11,7 +11,7 @@ from dmls_ray.training.observed.evaluations import doubtful_ms
 from dmls_ray.training.observed.observer import ObservedSteps
 from dmls_ray.training.observed.samples import samples_of
 from dmls_ray.training.observed.seen_steps import (
-    Samples,
+    SeenSamples,
     SeenStep,
     elements_of,
     have_other_data_now_and_then,
@@ -81,14 +81,14 @@ class Ledger:
         return trained(self._seen.steps)
 
     @functools.cached_property
-    def samples(self) -> Samples:
+    def samples(self) -> SeenSamples:
         """The samples of the steps that count."""
         if not self._seen.steps:
-            return Samples()
+            return SeenSamples()
         if self._time_unknown == _TAKES_TURNS:
-            return Samples(unknown=_TAKES_TURNS)
+            return SeenSamples(unknown=_TAKES_TURNS)
         if have_other_data_now_and_then(self._seen.steps[self._first_counted :]):
-            return Samples(unknown="another optimizer trains on other data in some of the steps")
+            return SeenSamples(unknown="another optimizer trains on other data in some of the steps")
         return samples_of(self._trained, self._first_counted, is_sequence_first=self._seen.models.has_sequences_first)
 
     def rates(self) -> dict[str, float | None]:

@@ -1,4 +1,4 @@
-"""`NumberFormat`: in what the first model computes."""
+"""`SeenFormat`: in what the first model computes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _PRODUCTS = {
 """Functions of PyTorch that compute in the number format of a model."""
 
 
-class NumberFormat:
+class SeenFormat:
     """The number format of the first forward pass of a training.
 
     Args:

@@ -37,7 +37,7 @@ from dmls_ray.training.observed.losses import StepLosses
 from dmls_ray.training.observed.model_inputs import ModelInputs
 from dmls_ray.training.observed.model_tests import ModelTests
 from dmls_ray.training.observed.models import Models
-from dmls_ray.training.observed.number_format import NumberFormat
+from dmls_ray.training.observed.number_format import SeenFormat
 from dmls_ray.training.observed.seen_steps import SeenStep
 from dmls_ray.training.observed.step_under_way import StepUnderWay
 from dmls_ray.training.observed.warm_up import WARMUP_STEPS, WarmUp
@@ -86,7 +86,7 @@ class ObservedSteps:
         self.rule = StepRule()
         self.losses = StepLosses()
         self.inputs = ModelInputs()
-        self.number_format = NumberFormat(device.type)
+        self.number_format = SeenFormat(device.type)
         self.models = Models(self.faults.guarded(self._forward_began))
         self.step = StepUnderWay()
         self.steps: list[SeenStep] = []

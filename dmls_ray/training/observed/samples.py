@@ -10,10 +10,10 @@ from collections.abc import Sequence
 
 from dmls_ray.training.observed.given import Given
 from dmls_ray.training.observed.samples_by_loader import Read
-from dmls_ray.training.observed.seen_steps import MOST, Samples, SeenStep, new_passes
+from dmls_ray.training.observed.seen_steps import MOST, SeenSamples, SeenStep, new_passes
 
 
-def samples_of(steps: Sequence[SeenStep], first: int, *, is_sequence_first: bool = False) -> Samples:
+def samples_of(steps: Sequence[SeenStep], first: int, *, is_sequence_first: bool = False) -> SeenSamples:
     """The samples of the steps from the `first` on.
 
     Args:
@@ -23,27 +23,27 @@ def samples_of(steps: Sequence[SeenStep], first: int, *, is_sequence_first: bool
     """
     window = steps[first:]
     if any(step.counted_samples for step in window):
-        return Samples(total=sum(step.counted_samples for step in window), counted_by="user")
+        return SeenSamples(total=sum(step.counted_samples for step in window), counted_by="user")
     if any(step.counted_tokens for step in window):
-        return Samples(counted_by="user")
+        return SeenSamples(counted_by="user")
     if any(step.dropped for step in steps):
-        return Samples(unknown="gradients of most steps were dropped before an optimizer applied them")
+        return SeenSamples(unknown="gradients of most steps were dropped before an optimizer applied them")
     if any(batch.size for step in steps for batch in step.batches):
         return Read(steps, first).samples()
     if any(given is not None and given.has_rows_twice for step in steps for given in step.passes):
-        return Samples(unknown="no loader, and a model that is given each row twice")
+        return SeenSamples(unknown="no loader, and a model that is given each row twice")
     return _by_model(window, is_sequence_first=is_sequence_first)
 
 
-def _by_model(window: Sequence[SeenStep], *, is_sequence_first: bool) -> Samples:
+def _by_model(window: Sequence[SeenStep], *, is_sequence_first: bool) -> SeenSamples:
     """By the first dimension of what a model is given first in each backward pass."""
     passes = new_passes(window)
     seen = [given for given in passes if given is not None]
     if not seen or len(seen) < MOST * len(passes):
-        return Samples(unknown="no loader gave a batch, and no model was seen that was given one")
+        return SeenSamples(unknown="no loader gave a batch, and no model was seen that was given one")
     if reason := _ambiguity(window, seen, is_sequence_first=is_sequence_first):
-        return Samples(unknown=reason)
-    return Samples(total=sum(given.size for given in seen), counted_by="model")
+        return SeenSamples(unknown=reason)
+    return SeenSamples(total=sum(given.size for given in seen), counted_by="model")
 
 
 def _ambiguity(window: Sequence[SeenStep], seen: Sequence[Given], *, is_sequence_first: bool) -> str:

@@ -10,7 +10,7 @@ from statistics import fmean, mode
 from dmls_ray.training.observed.contents import Shape
 from dmls_ray.training.observed.given import Given
 from dmls_ray.training.observed.loaders import Batch
-from dmls_ray.training.observed.seen_steps import MOST, Samples, SeenStep, loaded_in, new_passes
+from dmls_ray.training.observed.seen_steps import MOST, SeenSamples, SeenStep, loaded_in, new_passes
 
 _EQUAL = 0.01
 """Relative difference up to which two sums over steps are equal."""
@@ -67,10 +67,10 @@ class Read:
         self._whole = self._whole_sizes(self._of_pass)
         self._part = [self._part_size(given, batch) for given, batch in zip(self._passes, self._of_pass, strict=False)]
 
-    def samples(self) -> Samples:
+    def samples(self) -> SeenSamples:
         """The samples of the steps to count."""
         if not self._passes:
-            return Samples(total=self._read, counted_by="loader")
+            return SeenSamples(total=self._read, counted_by="loader")
         if len(self._seen) < len(self._passes):
             return self._without_model()
         is_known = self._has_batch_of_each_pass and all(
@@ -123,17 +123,17 @@ class Read:
 
     # --- the cases ------------------------------------------------------------------------------------------------
 
-    def _of_batches(self) -> Samples:
+    def _of_batches(self) -> SeenSamples:
         """Passes were given whole batches, or several, and some a part of one."""
         sizes = [whole or part for whole, part in zip(self._whole, self._part, strict=True)]
         trained = sum(size or 0 for size in sizes)
         agree, given = "loader and model agree", self._given
         if given != trained and _are_equal(given, self._read):
-            return Samples(total=self._read, counted_by=agree)
+            return SeenSamples(total=self._read, counted_by=agree)
         if None in sizes or self._may_have_kept_batches() or self._has_other_samples():
             return self._contradiction(given)
         if self._has_batch_of_each_pass:
-            return Samples(total=trained, counted_by=agree)
+            return SeenSamples(total=trained, counted_by=agree)
         if trained < self._read:
             return self._of_several_loaders(trained)
         passes = [new_passes([step]) for step in self._window]
@@ -141,7 +141,9 @@ class Read:
         if any(len(some) != number for some in passes):
             return self._of_leader(passes, sizes) or self._contradiction(given)
         if number == 1:
-            return Samples(total=trained, counted_by=agree)  # a batch that is trained in several steps counts in each
+            return SeenSamples(
+                total=trained, counted_by=agree
+            )  # a batch that is trained in several steps counts in each
         if not self._read:
             return self._contradiction(given)
         # All steps have further passes on their batches.
@@ -150,9 +152,9 @@ class Read:
             min(sum(size or 0 for size in sizes[place * number :][:number]), max(loaded_in([step]), usual))
             for place, step in enumerate(self._window)
         ]
-        return Samples(total=sum(of_steps), counted_by=agree)
+        return SeenSamples(total=sum(of_steps), counted_by=agree)
 
-    def _of_leader(self, passes: list[list[Given | None]], sizes: Sequence[int | None]) -> Samples | None:
+    def _of_leader(self, passes: list[list[Given | None]], sizes: Sequence[int | None]) -> SeenSamples | None:
         """Of the passes whose gradients the leading optimizer applied, if each step has one of them; else None."""
         total, places = 0, iter(sizes)
         for some in passes:
@@ -163,7 +165,7 @@ class Read:
             total += sum(own)
         if len({batch.loader for batch in self._batches}) > 1:
             return None
-        return Samples(total=total, counted_by="loader and model agree")
+        return SeenSamples(total=total, counted_by="loader and model agree")
 
     def _may_have_kept_batches(self) -> bool:
         """Whether passes were given several tensors, of which some may be of a loader that was read before."""
@@ -177,27 +179,27 @@ class Read:
         pairs = ((given.sizes[0], size) for given in self._seen for size in given.sizes[1:])
         return any(first and size % first and size not in self._sizes for first, size in pairs)
 
-    def _of_several_loaders(self, trained: int) -> Samples:
+    def _of_several_loaders(self, trained: int) -> SeenSamples:
         """Loaders gave more than the passes were given first."""
         given = self._given
         by_loader: Counter[int] = Counter()
         for batch in self._batches:
             by_loader[batch.loader] += batch.size
         if given > trained and (given >= self._read or abs(given - self._read) <= self._slack):
-            return Samples(total=self._read, counted_by="loader and model agree")
+            return SeenSamples(total=self._read, counted_by="loader and model agree")
         if len(by_loader) == 1 or any(abs(trained - read) <= self._slack for read in by_loader.values()):
-            return Samples(total=trained, counted_by="model")
+            return SeenSamples(total=trained, counted_by="model")
         return self._contradiction(trained)
 
-    def _of_parts(self) -> Samples:
+    def _of_parts(self) -> SeenSamples:
         if sum(given.size for given in self._seen) == self._given:
-            return Samples(total=self._given, counted_by="model")
+            return SeenSamples(total=self._given, counted_by="model")
         # The parts may have a forward pass each, before the backward passes.
         if abs(self._given - self._read) <= self._slack:
-            return Samples(total=self._read, counted_by="loader and model agree")
+            return SeenSamples(total=self._read, counted_by="loader and model agree")
         return self._contradiction(self._given)
 
-    def _of_other_tensors(self) -> Samples:
+    def _of_other_tensors(self) -> SeenSamples:
         """Passes were given tensors whose first dimension is no number of samples of a batch."""
         sizes = {given.size for given in self._seen}
         given = sum(given.size for given in self._seen)
@@ -217,22 +219,22 @@ class Read:
             if is_multiple or is_joined or is_turned or is_one_row:
                 number = fmean(given.size for given in self._seen)
                 than_model = f" (the model was given {number:.4g})" if number else ""
-                return Samples(total=total, counted_by=f"loader{than_model}")
+                return SeenSamples(total=total, counted_by=f"loader{than_model}")
         elif _are_equal(given, self._read):
-            return Samples(total=self._read, counted_by="loader and model agree")
+            return SeenSamples(total=self._read, counted_by="loader and model agree")
         return self._contradiction(given)
 
-    def _without_model(self) -> Samples:
+    def _without_model(self) -> SeenSamples:
         """No model was seen."""
         if self._has_batch_of_each_pass:
-            return Samples(total=self._read_for_passes, counted_by="loader")
+            return SeenSamples(total=self._read_for_passes, counted_by="loader")
         is_read_in_each = all(any(batch.size for batch in step.batches) for step in self._window)
         loaders = {batch.loader for batch in self._batches}
         if is_read_in_each and (len(loaders) == 1 or len(self._passes) > len(self._batches)):
-            return Samples(total=self._read, counted_by="loader")
+            return SeenSamples(total=self._read, counted_by="loader")
         passes, batches = len(self._passes), len(self._batches)
-        return Samples(unknown=f"{batches} batches were read for {passes} backward passes, and no model was seen")
+        return SeenSamples(unknown=f"{batches} batches were read for {passes} backward passes, and no model was seen")
 
-    def _contradiction(self, given: float) -> Samples:
+    def _contradiction(self, given: float) -> SeenSamples:
         steps = len(self._window)
-        return Samples(unknown=f"loader: {self._read / steps:.4g}, model: {given / steps:.4g}")
+        return SeenSamples(unknown=f"loader: {self._read / steps:.4g}, model: {given / steps:.4g}")

@@ -40,7 +40,7 @@ class SeenStep:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Samples:
+class SeenSamples:
     """Samples of some steps."""
 
     total: float | None = None

@@ -185,10 +185,10 @@ def _torch_compile_cuda(images: Images) -> Pass:
 def _triton(images: Images) -> Pass:
     """A Triton kernel of this project: a program per block of pixels."""
     try:
-        from dmls_ray.workloads.grayscale.triton_kernel import turn_grey
+        from dmls_ray.workloads.grayscale.triton_kernel import turn_grey_by_triton
     except ImportError as error:
         raise UnavailableError(f"implementation=triton needs Triton ({error}); pip install triton.") from error
-    return lambda: turn_grey(images, (RED, GREEN, BLUE))
+    return lambda: turn_grey_by_triton(images, (RED, GREEN, BLUE))
 
 
 @implementation("cuda_per_image", gpu=True)

@@ -52,7 +52,7 @@ _SHEET_SIDE = 64
 """Pixels of each side of an image on a contact sheet."""
 
 
-def run_rank(config: UserFunctionConfig, rank: RankInfo, emit: Emit) -> RankResult:
+def convert_images(config: UserFunctionConfig, rank: RankInfo, emit: Emit) -> RankResult:
     """Measure `turn_grey` on this rank as a training function is measured."""
     return run_user_function(
         config, rank, emit, workload=GrayscaleWorkload(), load=lambda config: (turn_grey, GrayscaleConfig)

@@ -35,7 +35,7 @@ def _grey_block(  # type: ignore[no-untyped-def]
     tl.store(grey + place, level.to(tl.uint8), mask=inside)
 
 
-def turn_grey(images: Images, weights: tuple[float, float, float]) -> None:
+def turn_grey_by_triton(images: Images, weights: tuple[float, float, float]) -> None:
     """Turn all images grey, in one launch; `weights` are those of red, green and blue."""
     count = images.grey.numel()
     kernel: Any = _grey_block[(triton.cdiv(count, _BLOCK),)]

@@ -113,7 +113,7 @@ class GrayscaleWorkload(Workload):
     name = "grayscale"
     config = UserFunctionConfig
     fixed: ClassVar[Mapping[str, Any]] = {"train": RECORDED_NAME}
-    entrypoint = "dmls_ray.workloads.grayscale.train:run_rank"
+    entrypoint = "dmls_ray.workloads.grayscale.train:convert_images"
     metrics = (*TRAINING_METRICS, *GRAYSCALE_METRICS)
     presentation = "dmls_ray.analysis.workloads.grayscale:GrayscalePresentation"
     questions = "dmls_ray.analysis.workloads.grayscale:GrayscaleQuestions"

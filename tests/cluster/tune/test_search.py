@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dmls_ray import load
-from dmls_ray.cluster.tune.trainables import metric_of
+from dmls_ray.cluster.tune.trainables import reported_metric
 from dmls_ray.records.model import EpochRecord
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.run_events import EpochEnded, RankResult, RunFinished, RunResult, Verdict
@@ -18,15 +18,16 @@ FLAGS = ("--dataset", SMALL, "--device", "cpu", "--oversubscribe", "--batch-per-
 
 
 def test_the_metric_of_an_event_is_in_it_or_the_last_reported() -> None:
-    assert metric_of(EpochEnded(epoch=EpochRecord(epoch=1, metrics={"test_loss": 0.5})), "test_loss") == 0.5
-    assert metric_of(EpochEnded(epoch=EpochRecord(epoch=1, metrics={"bits": 2})), "bits") == 2
+    assert reported_metric(EpochEnded(epoch=EpochRecord(epoch=1, metrics={"test_loss": 0.5})), "test_loss") == 0.5
+    assert reported_metric(EpochEnded(epoch=EpochRecord(epoch=1, metrics={"bits": 2})), "bits") == 2
     assert (
-        metric_of(EpochEnded(epoch=EpochRecord(epoch=1, metrics={"test_loss": float("nan")})), "test_loss", 0.7) == 0.7
+        reported_metric(EpochEnded(epoch=EpochRecord(epoch=1, metrics={"test_loss": float("nan")})), "test_loss", 0.7)
+        == 0.7
     )
     verdict = Verdict(outcome=Outcome.OK)
     results = tuple(RankResult(rank=rank, run=RunResult(reported={"bits": bits})) for rank, bits in enumerate((1.5, 9)))
-    assert metric_of(RunFinished(verdict=verdict, results=results), "bits", 2) == 1.5
-    assert metric_of(RunFinished(verdict=verdict), "bits", 2) == 2
+    assert reported_metric(RunFinished(verdict=verdict, results=results), "bits", 2) == 1.5
+    assert reported_metric(RunFinished(verdict=verdict), "bits", 2) == 2
 
 
 def spans(records: list) -> list[tuple[float, float]]:  # type: ignore[type-arg]

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from dmls_ray.training.observed.models import Models
-from dmls_ray.training.observed.number_format import NumberFormat
+from dmls_ray.training.observed.number_format import SeenFormat
 
 
 def test_the_outermost_model_is_found_once_and_its_parameters_count_where_the_training_begins() -> None:
@@ -42,7 +42,7 @@ def test_nothing_within_a_compiled_model_is_looked_at() -> None:
 
 
 def test_the_number_format_is_that_of_most_products_of_the_first_forward_pass() -> None:
-    model, bfloat16, plain = nn.Linear(2, 1), NumberFormat("cpu"), NumberFormat("cpu")
+    model, bfloat16, plain = nn.Linear(2, 1), SeenFormat("cpu"), SeenFormat("cpu")
     bfloat16.forward_began(model)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         model(torch.ones(1, 2))

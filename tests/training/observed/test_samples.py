@@ -1,4 +1,4 @@
-"""Samples of steps, by what loaders gave and what models were given."""
+"""SeenSamples of steps, by what loaders gave and what models were given."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from dmls_ray.training.observed.given import Given, Input
 from dmls_ray.training.observed.loaders import Batch
 from dmls_ray.training.observed.samples import samples_of
-from dmls_ray.training.observed.seen_steps import Samples, SeenStep, tokens_of, trained
+from dmls_ray.training.observed.seen_steps import SeenSamples, SeenStep, tokens_of, trained
 
 STEPS = 20
 
@@ -26,7 +26,7 @@ def given(
     return Given(inputs, again)
 
 
-def counted(*steps: SeenStep, times: int = STEPS) -> Samples:
+def counted(*steps: SeenStep, times: int = STEPS) -> SeenSamples:
     """The samples of steps that come again and again, without the first ones."""
     return samples_of([*steps] * times, len(steps) * 4)
 

@@ -126,12 +126,12 @@ import torch
 from dmls_ray.workloads.grayscale.images import Images
 from dmls_ray.workloads.grayscale.implementations import BLUE, GREEN, RED
 from dmls_ray.workloads.grayscale.train import levels_apart, reference
-from dmls_ray.workloads.grayscale.triton_kernel import turn_grey
+from dmls_ray.workloads.grayscale.triton_kernel import turn_grey_by_triton
 from tests.workloads.grayscale.test_implementations import PICTURES
 for name, pictures in PICTURES.items():
     for planar in (False, True):
         images = Images(pictures, planar=planar, device=torch.device("cpu"))
-        turn_grey(images, (RED, GREEN, BLUE))
+        turn_grey_by_triton(images, (RED, GREEN, BLUE))
         print(name, planar, levels_apart(images.grey.numpy(), reference(pictures)) <= 1, int(images.grey.max()) > 0)
 """
 

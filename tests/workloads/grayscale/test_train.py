@@ -17,7 +17,7 @@ from PIL import Image
 from dmls_ray.records.run_events import Progress, RankResult
 from dmls_ray.workloads.grayscale import implementations, train
 from dmls_ray.workloads.grayscale.images import Images
-from dmls_ray.workloads.grayscale.train import load_pictures, reference, run_rank
+from dmls_ray.workloads.grayscale.train import convert_images, load_pictures, reference
 from dmls_ray.workloads.grayscale.workload import GrayscaleWorkload
 from tests.new_processes import run_inline
 
@@ -28,7 +28,7 @@ def result_of(**values: Any) -> tuple[RankResult, dict[str, Any], list[Any]]:
     """The rank's result, what the function returned, and the events."""
     config = GrayscaleWorkload().schema().make(**{"images": 8, "image_size": 16, "timed_s": 0.0, **values})
     events: list[Any] = []
-    result = run_inline(config, train=run_rank, emit=events.append)
+    result = run_inline(config, train=convert_images, emit=events.append)
     return result, result.run.reported, events
 
 
