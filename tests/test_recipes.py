@@ -271,7 +271,7 @@ def add_figure(copy: PackageCopy) -> None:
     registry = "dmls_ray/analysis/figures/__init__.py"
     copy.insert(
         registry,
-        "from dmls_ray.analysis.table",
+        "from dmls_ray.analysis.table.model",
         "from dmls_ray.analysis.figures.run_counts import run_counts_chart\n",
     )
     copy.insert(registry, '    "scaling": ', '    "run_counts": run_counts_chart,\n')
