@@ -102,23 +102,22 @@ class Results:
         """One row a run: the fields of its configuration, what is recorded of it but the picture, its metrics, and
         facts of its machine. Where two columns have one name, the later one gets a prefix.
         """
+        records = self.records
+        # By columns: a dict a run would take gigabytes for a hundred thousand.
         fields = [name for name in record_model.RUN_FIELDS if name not in NESTED]
-        read = _attributes(self.records, fields)
+        read = _attributes(records, fields)
         columns = {name: read.pop(name) for name in record_model.KEYS}
-        factors = _shared_columns(self.records, factors_of, "config")
+        factors = _shared_columns(records, factors_of, "config")
         _add(columns, factors, record_model.OF_A_FIELD, taken=record_model.RESERVED)
         columns["run_seed"] = read.pop("seed")
-        read["outcome"] = [record.outcome.value for record in self.records]
+        read["outcome"] = pd.Series([record.outcome.value for record in records])
         # What a field became (auto, a warm-up longer than half the run) has a column next to what was asked for.
         _add(columns, read, record_model.OF_A_RECORD)
-        registered = list(self._registered)
-        names: dict[str, Any] = {**self._registered}
-        for record in self.records:
-            names |= record.metrics | record.facts
-        measured = _columns((record.metrics | record.facts for record in self.records), list(names))
-        _add(columns, measured[registered], record_model.OF_A_RECORD)
-        _add(columns, measured.drop(columns=registered), record_model.OF_A_METRIC)
-        _add(columns, _shared_columns(self.records, _surroundings, "machine", "versions", "git"), "run_")
+        present = field_names(chain.from_iterable((record.metrics, record.facts) for record in records))
+        entries = _columns((record.metrics | record.facts for record in records), present)
+        _add(columns, {name: entries.pop(name, None) for name in self._registered}, record_model.OF_A_RECORD)
+        _add(columns, entries, record_model.OF_A_METRIC)
+        _add(columns, _shared_columns(records, _surroundings, "machine", "versions", "git"), "run_")
         return pd.DataFrame(columns)
 
     @cached_property
@@ -222,15 +221,15 @@ def distinct(objects: Iterable[Mapping[str, Any]]) -> Collection[Mapping[str, An
     return {id(item): item for item in objects}.values()
 
 
-def field_names(items: Iterable[Iterable[str]]) -> list[str]:
-    """The names that any of the mappings, or lists of names, has, in their order."""
+def field_names(items: Iterable[Mapping[str, Any]]) -> list[str]:
+    """The names that any of the mappings has, in their order."""
     return list(dict.fromkeys(chain.from_iterable(items)))
 
 
-def _add(columns: dict[Any, Any], further: pd.DataFrame, prefix: str, *, taken: Collection[str] = ()) -> None:
+def _add(columns: dict[str, Any], further: Mapping[str, Any], prefix: str, *, taken: Collection[str] = ()) -> None:
     """Add further columns, with a prefix where the name is that of another column, or is taken."""
-    heads = record_model.distinct_names(further.columns, [*columns, *taken], prefix)
-    columns |= further.rename(columns=heads).items()
+    heads = record_model.distinct_names(further, [*columns, *taken], prefix)
+    columns |= {heads[name]: values for name, values in further.items()}
 
 
 def _frame_of_parts(rows: Sequence[tuple[RunRecord, Mapping[str, Any]]], first: Sequence[str]) -> pd.DataFrame:
@@ -238,28 +237,33 @@ def _frame_of_parts(rows: Sequence[tuple[RunRecord, Mapping[str, Any]]], first: 
     in any case.
     """
     records = [record for record, _ in rows]
-    columns = dict(_attributes(records, record_model.KEYS))
+    columns = _attributes(records, record_model.KEYS)
     factors = _shared_columns(records, factors_of, "config")
-    varied = [name for name in factors if factors[name].map(repr).nunique() > 1]
-    _add(columns, factors[varied], record_model.OF_A_FIELD, taken=[*record_model.RESERVED, *first])
+    varied = {name: column for name, column in factors.items() if column.map(repr).nunique() > 1}
+    _add(columns, varied, record_model.OF_A_FIELD, taken=[*record_model.RESERVED, *first])
     values = [values for _, values in rows]
-    _add(columns, _columns(values, field_names([first, *values])), record_model.OF_A_METRIC)
+    _add(columns, dict.fromkeys(first) | _columns(values, field_names(values)), record_model.OF_A_METRIC)
     return pd.DataFrame(columns)
 
 
-def _attributes(records: Sequence[RunRecord], names: Sequence[str]) -> pd.DataFrame:
+def _attributes(records: Sequence[RunRecord], names: Sequence[str]) -> dict[str, Any]:
     values_of = attrgetter(*names)
-    return pd.DataFrame([values_of(record) for record in records], columns=list(names))
+    return _transposed(names, [values_of(record) for record in records])
 
 
-def _columns(items: Iterable[Mapping[str, Any]], names: Sequence[str]) -> pd.DataFrame:
-    """A row of each mapping, as a tuple: dicts of a hundred thousand runs would take gigabytes."""
-    return pd.DataFrame([tuple([item.get(name) for name in names]) for item in items], columns=list(names))
+def _columns(items: Iterable[Mapping[str, Any]], names: Sequence[str]) -> dict[str, Any]:
+    """The columns of these mappings. Row by row, since the values of a row lie near each other in memory."""
+    return _transposed(names, [tuple([item.get(name) for name in names]) for item in items])
+
+
+def _transposed(names: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> dict[str, Any]:
+    columns = list(zip(*rows, strict=True)) or [()] * len(names)
+    return {name: pd.Series(values) for name, values in zip(names, columns, strict=True)}
 
 
 def _shared_columns(
     records: Sequence[RunRecord], facts_of: Callable[[RunRecord], dict[str, Any]], *shared: str
-) -> pd.DataFrame:
+) -> dict[str, Any]:
     """Columns of facts of runs, which are computed once for all records whose fields `shared` are the same objects."""
     facts: list[dict[str, Any]] = []
     places: dict[tuple[int, ...], int] = {}
@@ -270,7 +274,8 @@ def _shared_columns(
             places[key] = len(facts)
             facts.append(facts_of(record))
         rows.append(places[key])
-    return _columns(facts, field_names(facts)).take(rows).reset_index(drop=True)
+    columns = _columns(facts, field_names(facts))
+    return {name: column.take(rows).reset_index(drop=True) for name, column in columns.items()}
 
 
 def _surroundings(record: RunRecord) -> dict[str, Any]:
