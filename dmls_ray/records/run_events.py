@@ -138,6 +138,10 @@ class EarlierAttempt:
     seconds: float
 
 
+FIRST_LANE = 1
+"""Number of the lane that is always there. A lane is ranks that can serve the widest run of a sweep."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class RunStarted:
     """An attempt at a run has its ranks."""
@@ -146,6 +150,8 @@ class RunStarted:
     """From 1."""
     after: str = ""
     """Why the attempt before it ended; empty for the first."""
+    lane: int = FIRST_LANE
+    """Number of the lane of its ranks."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -173,6 +179,8 @@ class RunFinished:
     """Of the ranks that returned, in their order."""
     machines: tuple[dict[str, Any], ...] = ()
     """Description of each machine of the run, the first rank's first."""
+    lane: int = FIRST_LANE
+    """Number of the lane of its ranks."""
 
 
 @dataclass(frozen=True, kw_only=True)
