@@ -260,8 +260,14 @@ class Broker:
         self.dispatcher.give_up(trainer, reason, is_lost=is_lost)
 
     async def end_trainer(self, trainer: str, left: str) -> None:
-        """Remove the ranks of a trainer whose machine has left the cluster; no run is charged for it."""
-        self.members.departed[left] = None
+        """Remove the ranks of a trainer; no run is charged for it.
+
+        Args:
+            trainer: the trainer.
+            left: its machine, if that has left the cluster.
+        """
+        if left:
+            self.members.departed[left] = None
         self.dispatcher.end_ranks_of(trainer, departed=left)
 
     async def refusals(self) -> dict[str, str]:
