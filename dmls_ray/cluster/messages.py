@@ -8,7 +8,7 @@ from typing import Any
 
 from dmls_ray.config.identity import Identity
 from dmls_ray.config.runtime import RuntimeConfig
-from dmls_ray.records.run_events import FIRST_LANE
+from dmls_ray.records.model import FIRST_LANE
 from dmls_ray.training.rank import ArtifactOptions, RankInfo
 
 

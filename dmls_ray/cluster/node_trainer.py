@@ -15,7 +15,7 @@ from dmls_ray.cluster.broker_client import BrokerClient, NoProcessGroup, TellBro
 from dmls_ray.cluster.messages import ExpectedTrainer, TrainerSettings
 from dmls_ray.cluster.resources import Machine
 from dmls_ray.cluster.worker import serve_runs
-from dmls_ray.records.run_events import FIRST_LANE
+from dmls_ray.records.model import FIRST_LANE
 from dmls_ray.util.text import first_line
 
 KILL_TIMEOUT_S = 5.0

@@ -14,8 +14,8 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 from dmls_ray.config.runtime import RuntimeConfig
+from dmls_ray.records.model import FIRST_LANE
 from dmls_ray.records.provenance import describe_machine
-from dmls_ray.records.run_events import FIRST_LANE
 from dmls_ray.util.cores import usable_cores
 from dmls_ray.util.errors import ClusterError
 
@@ -60,6 +60,15 @@ class Resources:
     @property
     def gpus(self) -> int:
         return sum(machine.gpus for machine in self.machines)
+
+    def with_kinds(self, kinds: Mapping[str, str]) -> Resources:
+        """The same machines with their kinds.
+
+        Args:
+            kinds: Ray's id of a machine -> its kind.
+        """
+        machines = [replace(machine, kind=kinds.get(machine.node_id, "")) for machine in self.machines]
+        return Resources(tuple(machines))
 
     @property
     def has_this_machine(self) -> bool:

@@ -64,6 +64,7 @@ class WorkerGroup:
         self._exclusive, self._notify = exclusive, notify
         self._most_lanes = lanes
         self._lanes = resources.lanes(demand, lanes)
+        self._kinds = {machine.node_id: machine.kind for machine in resources.machines}
         self.name = f"dmls-ray-{uuid.uuid4().hex[:8]}"
         self._nodes: list[NodeTrainer] = []
         self._places = {machine.name: place for place, machine in enumerate(resources.machines)}
@@ -254,7 +255,8 @@ class WorkerGroup:
         # New machines come after the others.
         for machine in usable:
             self._places.setdefault(machine.name, len(self._places))
-        self.resources = Resources(tuple(sorted(usable, key=lambda machine: self._places[machine.name])))
+        usable.sort(key=lambda machine: self._places[machine.name])
+        self.resources = Resources(tuple(usable)).with_kinds(self._kinds)
         self._lanes = self.resources.lanes(self._demand, self._most_lanes, self._lanes)
         if self.lanes > 1:
             self._free_machines_of_other_lanes()
@@ -266,7 +268,7 @@ class WorkerGroup:
     def _is_usable(self, machine: Machine) -> bool:
         """Whether ranks can serve on a machine that has joined."""
         try:
-            check_machines(Resources((machine,)))
+            self._kinds |= check_machines(Resources((machine,)))
         except ClusterLostError:
             return False
         except ClusterError as error:

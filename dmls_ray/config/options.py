@@ -112,6 +112,9 @@ class Options(RunLimits, Until):
     """Include runs with other versions of your code or data in the results."""
     address: str | None = setting(None, group="cluster")
     """Ray cluster to join; without it RAY_ADDRESS, a cluster that runs on this machine, or a new one."""
+    lanes: Count | Literal["auto", "all"] = setting("auto", group="cluster")
+    """How many lanes measure at the same time, each a whole block on ranks that can serve the widest run. auto: as many
+    as a cluster that was joined has equal machines for; all: lanes of every kind of machine."""
     oversubscribe: bool = setting(False, group="cluster")
     """Allow more ranks than CPU cores."""
     checkpoints: bool = setting(False, group="artifacts")

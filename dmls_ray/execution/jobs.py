@@ -53,6 +53,7 @@ class JobFactory:
         return Job(
             run_id=run.run_id,
             trial_id=run.trial_id,
+            block=0 if self.options.search else run.repeat,
             train=self.workload.entrypoint,
             config=config,
             device=config.device_for(self.resources.gpus),

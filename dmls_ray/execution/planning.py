@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -228,6 +228,12 @@ class FolderState:
         self._handed_out = set(self.finished)
         self.reason = ""
         """Why the last runs were handed out, or why there were none; empty where runs are simply not there."""
+        self._next_look = FIRST_LOOK
+        """After how many blocks the comparisons are looked at next."""
+        self._most_blocks = options.blocks
+        """As many blocks may be handed out before the next look."""
+        self._repeated: set[str] | None = None
+        """The trials that take part in further blocks; None: all."""
         self.proposed: list[RunRecord] = []
         """The runs that a searcher proposed before."""
         self.answered: list[RunRecord] = []
@@ -245,29 +251,49 @@ class FolderState:
             self.missing = plan.runs if self.left_to_propose > 0 else ()
             self.candidates = self.missing
 
-    def next(self) -> tuple[Run, ...]:
-        """The next runs, when all that were handed out have ended; empty if those were all."""
+    def next(self, open_blocks: Collection[int] = ()) -> tuple[Run, ...]:
+        """The next runs.
+
+        Args:
+            open_blocks: blocks of which runs have not ended. Without any, an empty result means that those were all.
+        """
         runs = self.plan.pending(self._handed_out)
         if self.options.until is not None:
-            runs = self._next_blocks(runs)
+            runs = self._next_blocks(runs, open_blocks)
         self._handed_out |= {run.run_id for run in runs}
         return runs
 
-    def _next_blocks(self, left: Sequence[Run]) -> tuple[Run, ...]:
+    def _next_blocks(self, left: Sequence[Run], open_blocks: Collection[int]) -> tuple[Run, ...]:
         """Of the runs that are left: those that ended without an answer and the first blocks, then the next blocks."""
+        self.reason = ""
         again = {record.run_id for record in kept_records(self.plan, self.records, self.options)}
         first = tuple(run for run in left if run.repeat < FIRST_LOOK or run.run_id in again)
         if first:
             return first
+        if min(open_blocks, default=self._next_look) < self._next_look:
+            return self._block_ahead(left)
+        # Blocks that are under way count at the next look.
+        results = self._results()
+        results.records = [record for record in results.records if record.repeat not in open_blocks]
         plan = self.plan
         question = SweepQuestion(varied=plan.varied, given=plan.axes, axis=self.options.axis, changed=plan.changed)
-        decision = SweepSummary(self._results(), question).decision
+        decision = SweepSummary(results, question).decision
         stage = decision.stage
+        self._most_blocks = 0
         if stage is None or not decision.goes_on:
             self.reason = end_text(decision)
             return ()
         self.reason = progress_text(decision)
+        self._next_look, self._most_blocks, self._repeated = stage.next_blocks, stage.most, set(stage.blocks_of)
         return tuple(run for run in left if run.repeat < stage.next_blocks and run.trial_id in stage.blocks_of)
+
+    def _block_ahead(self, left: Sequence[Run]) -> tuple[Run, ...]:
+        """The next block, for a lane that has nothing to do before the blocks of a look are complete."""
+        runs = [run for run in left if self._repeated is None or run.trial_id in self._repeated]
+        block = min((run.repeat for run in runs), default=self._most_blocks)
+        if block >= self._most_blocks:
+            return ()
+        return tuple(run for run in runs if run.repeat == block)
 
     @property
     def shown(self) -> list[Run]:

@@ -39,12 +39,13 @@ class Recorder:
     """Whether a configuration has more threads than the cluster has cores."""
     _begun: dict[str, RunRecord] = field(init=False, default_factory=dict)
     """By run that is under way: the record that it would have if it were cut short now."""
-    _last_end: float | None = field(init=False, default=None)
+    _last_end: dict[int, float] = field(init=False, default_factory=dict)
+    """Lane -> when its last run ended, or its first began."""
 
-    def started(self, run: Run) -> None:
-        """Note the start of an attempt at a run."""
+    def started(self, run: Run, lane: int) -> None:
+        """Note the start of an attempt at a run on a lane."""
         self._begun[run.run_id] = self._record(run, Outcome.KILLED, "")
-        self._last_end = self._last_end or time.monotonic()
+        self._last_end.setdefault(lane, time.monotonic())
 
     def epoch_ended(self, run: Run, epoch: EpochRecord) -> RunRecord:
         """Keep an epoch, in case the run is cut short; returns the record of the run so far."""
@@ -57,6 +58,7 @@ class Recorder:
         record = self._record(run, event.verdict.outcome, event.verdict.reason)
         record.traceback = event.verdict.traceback
         record.attempts = event.attempts
+        record.lane = event.lane
         record.earlier_attempts = [asdict(attempt) for attempt in event.earlier]
         # A skipped run was not begun.
         begun = self._begun.pop(run.run_id, record)
@@ -76,12 +78,13 @@ class Recorder:
         now = time.monotonic()
         # Runs of a search overlap, so the time between two ends says nothing.
         metrics = record.metrics
-        if self._last_end is not None and "total_s" in metrics and not self.options.search:
-            overhead_s = now - self._last_end - metrics["total_s"] - metrics.get("instruments_s", 0.0)
+        last_end = self._last_end.get(event.lane)
+        if last_end is not None and "total_s" in metrics and not self.options.search:
+            overhead_s = now - last_end - metrics["total_s"] - metrics.get("instruments_s", 0.0)
             # On a busy machine this process may learn of the first start late; the others follow an end that it knows.
             if overhead_s >= 0:
                 metrics["overhead_s"] = overhead_s
-        self._last_end = now
+        self._last_end[event.lane] = now
         return record
 
     def skipped(self, run: Run) -> RunRecord:

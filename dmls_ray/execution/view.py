@@ -105,9 +105,10 @@ class View:
             self.note(_STARTING)
 
     def extend(self, more: int, reason: str) -> None:
-        """Go on with a number of further runs, for this reason."""
+        """Go on with a number of further runs, for this reason; empty: there is none to be shown."""
         self.total += more
-        self.note(reason)
+        if reason:
+            self.note(reason)
 
     def event(self, run: Run, event: RunEvent) -> None:
         """Show that a run has started or ended an epoch."""

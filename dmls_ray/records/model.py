@@ -41,6 +41,9 @@ def distinct_names(names: Iterable[str], taken: Collection[str], prefix: str) ->
     return columns
 
 
+FIRST_LANE = 1
+"""Number of the lane that is always there. A lane is ranks that can serve the widest run of a sweep."""
+
 STEP_QUANTILES = (0, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 1)
 """Shares of a rank's counted steps at which its record says how long they took at most."""
 
@@ -198,6 +201,8 @@ class RunRecord(RunValues, kw_only=True, omit_defaults=True):
 
     started_at: str = ""
     """UTC, ISO 8601."""
+    lane: Int = FIRST_LANE
+    """Number of the lane on which it ran. Lanes measure at the same time."""
     oversubscribed: bool = False
     """Whether the ranks had fewer CPU cores than threads."""
     code: SharedObject = msgspec.field(default_factory=dict)

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from dmls_ray.records.model import EpochRecord, Int, RankRecord, RunValues
+from dmls_ray.records.model import FIRST_LANE, EpochRecord, Int, RankRecord, RunValues
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.returned import checked_epoch, is_number, part_of, plain_values
 
@@ -136,10 +136,6 @@ class EarlierAttempt:
     outcome: str
     reason: str
     seconds: float
-
-
-FIRST_LANE = 1
-"""Number of the lane that is always there. A lane is ranks that can serve the widest run of a sweep."""
 
 
 @dataclass(frozen=True, kw_only=True)

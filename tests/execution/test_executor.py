@@ -82,6 +82,8 @@ def test_the_files_of_a_sweep_that_is_stopped_are_written_before_its_ranks_end(
     events: list[str] = []
 
     class Group:
+        broker = SimpleNamespace(submit=None)
+
         def __init__(self, *_: object, **__: object) -> None: ...
 
         def __enter__(self) -> Group:

@@ -11,8 +11,9 @@ from typing import Any
 
 from dmls_ray.cluster.messages import Job
 from dmls_ray.config.options import RunLimits
+from dmls_ray.records.model import FIRST_LANE
 from dmls_ray.records.outcome import Outcome
-from dmls_ray.records.run_events import FIRST_LANE, EarlierAttempt, RankResult, RunStarted, Verdict
+from dmls_ray.records.run_events import EarlierAttempt, RankResult, RunStarted, Verdict
 
 
 def now() -> float:

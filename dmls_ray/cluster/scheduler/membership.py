@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from dmls_ray.cluster.messages import ExpectedTrainer, Lease, Leave, RankRegistration
 from dmls_ray.cluster.scheduler.attempt import Attempt, now
-from dmls_ray.records.run_events import FIRST_LANE
+from dmls_ray.records.model import FIRST_LANE
 
 IDLE_REPORT_TIMEOUT_S = 10.0
 """How long a rank that has joined, or whose run has ended, may take to ask for work before runs start without it."""
