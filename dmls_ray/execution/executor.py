@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -191,7 +192,9 @@ class Executor:
         return feasible
 
     def _job_factory(self, resources: Resources) -> JobFactory:
-        return JobFactory.of(self.plan, resources, self.options, self.store.folder)
+        factory = JobFactory.of(self.plan, resources, self.options, self.store.folder)
+        ended = [record for record in self.store.records if record.run_id in self.state.finished]
+        return replace(factory, near={record.repeat: record.machine.get("host", "") for record in ended})
 
     def _begin(self, runs: Sequence[Run], *, is_here: bool = True) -> None:
         """Prepare the data on this machine if ranks run here, and show that the runs begin."""
@@ -228,6 +231,7 @@ class Executor:
         )
         serving = group if self._held is None else self._held.serving(group)
         with serving as group:
+            self.view.lanes = lambda: group.lanes
             try:
                 self._begin_board({run.run_id for run in first})
                 self._turns = self._turns_on(group, first)

@@ -7,7 +7,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -38,6 +38,8 @@ class JobFactory:
     """The results folder."""
     holds_gpus: bool
     """Whether each rank of the worker group holds a GPU; see `Resources.holds_gpus`."""
+    near: Mapping[int, str] = field(default_factory=dict)
+    """Block -> host on which earlier runs of it were measured."""
 
     @classmethod
     def of(cls, plan: Plan, resources: Resources, options: Options, folder: Path) -> JobFactory:
@@ -54,6 +56,7 @@ class JobFactory:
             run_id=run.run_id,
             trial_id=run.trial_id,
             block=0 if self.options.search else run.repeat,
+            near=self.near.get(run.repeat, ""),
             train=self.workload.entrypoint,
             config=config,
             device=config.device_for(self.resources.gpus),

@@ -45,7 +45,8 @@ class Recorder:
     def started(self, run: Run, lane: int) -> None:
         """Note the start of an attempt at a run on a lane."""
         self._begun[run.run_id] = self._record(run, Outcome.KILLED, "")
-        self._last_end.setdefault(lane, time.monotonic())
+        if lane not in self._last_end:
+            self._last_end[lane] = time.monotonic()
 
     def epoch_ended(self, run: Run, epoch: EpochRecord) -> RunRecord:
         """Keep an epoch, in case the run is cut short; returns the record of the run so far."""

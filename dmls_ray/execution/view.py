@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from rich.cells import cell_len
 from rich.console import Console
@@ -71,6 +71,8 @@ class View:
         self._varied: Sequence[str] = ()
         self._unmeasured: set[str] = set()
         """Trials of the runs to come of which no run has ended."""
+        self.lanes: Callable[[], int] = lambda: 1
+        """How many lanes there are. Of several, a run is shown with its own."""
 
     def __enter__(self) -> View:
         return self
@@ -135,7 +137,11 @@ class View:
         tail = f", about {duration(left)} left" if left else ""
         if left and self._unmeasured:
             tail += " if other settings take as long"
-        self.note(f"[{self.ended:{width}}/{self.total}] {run.label(self._varied)}: {describe_end(record)}{tail}")
+        place = ""
+        if self.lanes() > 1 and record.attempts:
+            place = f"lane {record.lane} machine {record.machine.get('host', '')}: "
+        end = f"{run.label(self._varied)}: {describe_end(record)}{tail}"
+        self.note(f"[{self.ended:{width}}/{self.total}] {place}{end}")
 
 
 def describe_end(record: RunRecord) -> str:

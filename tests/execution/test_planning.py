@@ -194,3 +194,28 @@ def test_a_run_that_ended_without_an_answer_comes_first_in_the_next_call() -> No
     ended = [run.run_id for run in BLOCKS.runs if run.repeat < 5]
     folder = Folder(noisy, ended=ended, killed=ended[-1])
     assert [run.run_id for run in folder.runs] == ended[-1:]
+
+
+def test_a_lane_with_nothing_to_do_gets_a_block_ahead_which_counts_at_the_next_look() -> None:
+    folder = Folder(noisy)
+    first = {run.repeat for run in folder.runs}
+    assert first == {0, 1, 2}
+    ahead = [folder.state.next({0, 1, 2}), folder.state.next({1, 2, 3})]
+    assert [{run.repeat for run in runs} for runs in ahead] == [{3}, {4}]
+    # Blocks 0 to 2 have ended; 3 and 4 are under way, and are those of the next look.
+    folder.ended |= {run.run_id: folder.all[run.run_id] for run in BLOCKS.runs if run.repeat < 3}
+    assert folder.state.next({3, 4}) == ()
+    assert folder.state.reason.startswith("After 3 repeats, still open")
+    folder.ended |= {run.run_id: folder.all[run.run_id] for run in BLOCKS.runs if run.repeat < 5}
+    assert {run.repeat for run in folder.state.next()} == {5, 6, 7}
+
+
+def test_no_block_is_begun_once_all_is_decided_and_those_under_way_are_looked_at() -> None:
+    folder = Folder(lambda values, repeat: 3000.0 if values["batch_per_rank"] == 16 else 100.0 + repeat)
+    folder.state.next({0, 1, 2})
+    folder.ended |= {run.run_id: folder.all[run.run_id] for run in BLOCKS.runs if run.repeat < 3}
+    assert folder.state.next({3}) == ()
+    assert folder.state.next({3, 4}) == ()
+    folder.ended |= {run.run_id: folder.all[run.run_id] for run in BLOCKS.runs if run.repeat < 4}
+    assert folder.state.next() == ()
+    assert "4 repeats" in folder.state.reason
