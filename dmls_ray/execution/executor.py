@@ -12,18 +12,10 @@ from typing import TYPE_CHECKING, Any
 from dmls_ray.cluster.connect import RaySession, cluster_at
 from dmls_ray.cluster.held_group import HeldGroup
 from dmls_ray.cluster.joining import check_machines
-from dmls_ray.cluster.messages import Job
-from dmls_ray.cluster.resources import (
-    LaneCount,
-    RankRequest,
-    Resources,
-    WorkerGroupSpec,
-    check_accelerator,
-    local_resources,
-)
+from dmls_ray.cluster.resources import Resources, check_accelerator, local_resources
 from dmls_ray.config.grid import Plan, Run, configs_of, skipped_values
+from dmls_ray.execution.folder_state import FolderState
 from dmls_ray.execution.jobs import JobFactory, Search, remove_checkpoints, run_folder
-from dmls_ray.execution.planning import FolderState
 from dmls_ray.execution.recorder import Recorder, describe_session
 from dmls_ray.execution.supervisor import Heartbeat
 from dmls_ray.execution.turns import Turns
@@ -222,11 +214,11 @@ class Executor:
         jobs = [factory.create(run) for run in candidates if not run.skip]
         group = WorkerGroup(
             resources,
-            self._group_spec(resources, jobs),
+            factory.group_spec(jobs, self.search),
             private_cluster=session.started_here,
             limits=self.options,
             exclusive=self.search is None,
-            lanes=self._most_lanes(jobs),
+            lanes=factory.most_lanes(jobs),
             notify=self.view.note,
         )
         serving = group if self._held is None else self._held.serving(group)
@@ -268,29 +260,6 @@ class Executor:
 
         self.board = LiveTensorBoardWriter(self.store.folder, self.view.note)
         self.board.write_all([record for record in self.store.records if record.run_id not in again])
-
-    def _most_lanes(self, jobs: Sequence[Job]) -> LaneCount:
-        """How many lanes there may be."""
-        # Other launchers start their ranks on this machine; and runs of a search share all ranks.
-        if self.search is not None or any(job.config.launcher != "ray" for job in jobs):
-            return 1
-        return self.options.lanes
-
-    def _group_spec(self, resources: Resources, jobs: Sequence[Job]) -> WorkerGroupSpec:
-        """What the worker group must have for these runs."""
-        configs = [job.config for job in jobs]
-        device = "cuda" if any(job.device == "cuda" for job in jobs) else "cpu"
-        # Other launchers start their ranks themselves.
-        requests = {RankRequest.of(config): None for config in configs if config.launcher == "ray"}
-        if self.search:
-            requests[RankRequest(world_size=self.search.ranks(jobs, resources, device))] = None
-        return WorkerGroupSpec(
-            needs=tuple(requests),
-            device=device,
-            oversubscribe=self.options.oversubscribe,
-            data=tuple((self.workload.name, *arguments) for arguments in self.workload.cached_data(configs)),
-            user_code_entry=next((job.train for job in jobs if job.identity.code), ""),
-        )
 
     def _check(self, session: RaySession, group: WorkerGroup, has_answered: bool) -> None:
         """Report to the supervisor, and look whether all that the sweep needs is there; called all the time.

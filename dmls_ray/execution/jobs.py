@@ -12,12 +12,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from dmls_ray.cluster.messages import Job
-from dmls_ray.cluster.resources import Resources
+from dmls_ray.cluster.resources import LaneCount, RankRequest, Resources, WorkerGroupSpec
 from dmls_ray.config.axes import Range
 from dmls_ray.config.grid import Plan, Run, configs_of
 from dmls_ray.config.options import Options
 from dmls_ray.config.search_space import SearchSpace
-from dmls_ray.execution.planning import FolderState, search_minimizes
+from dmls_ray.execution.folder_state import FolderState
+from dmls_ray.execution.planning import search_minimizes
 from dmls_ray.launchers import base as launchers
 from dmls_ray.training.rank import ArtifactOptions
 from dmls_ray.workloads.base import Workload
@@ -82,6 +83,29 @@ class JobFactory:
         return self.resources.infeasible_reason(
             config, oversubscribe=self.options.oversubscribe, holds_gpus=self.holds_gpus
         )
+
+    def group_spec(self, jobs: Sequence[Job], search: Search | None) -> WorkerGroupSpec:
+        """What the worker group must have for these runs."""
+        configs = [job.config for job in jobs]
+        device = "cuda" if any(job.device == "cuda" for job in jobs) else "cpu"
+        # Other launchers start their ranks themselves.
+        requests = {RankRequest.of(config): None for config in configs if config.launcher == "ray"}
+        if search is not None:
+            requests[RankRequest(world_size=search.ranks(jobs, self.resources, device))] = None
+        return WorkerGroupSpec(
+            needs=tuple(requests),
+            device=device,
+            oversubscribe=self.options.oversubscribe,
+            data=tuple((self.workload.name, *arguments) for arguments in self.workload.cached_data(configs)),
+            user_code_entry=next((job.train for job in jobs if job.identity.code), ""),
+        )
+
+    def most_lanes(self, jobs: Sequence[Job]) -> LaneCount:
+        """How many lanes there may be."""
+        # Other launchers start their ranks on this machine; and runs of a search share all ranks.
+        if self.options.search or any(job.config.launcher != "ray" for job in jobs):
+            return 1
+        return self.options.lanes
 
     def _artifacts_of(self, run: Run) -> ArtifactOptions | None:
         """The files that a run writes into its folder; None if it writes none."""
