@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 from dmls_ray.cluster.connect import RaySession, cluster_at
 from dmls_ray.cluster.held_group import HeldGroup
 from dmls_ray.cluster.joining import check_machines
+from dmls_ray.cluster.messages import Job
 from dmls_ray.cluster.resources import Resources, check_accelerator, local_resources
 from dmls_ray.config.grid import Plan, Run, configs_of, skipped_values
 from dmls_ray.execution.folder_state import FolderState
-from dmls_ray.execution.jobs import JobFactory, Search, remove_checkpoints, run_folder
+from dmls_ray.execution.jobs import JobFactory, Search, remove_checkpoints, run_folder, runs_at_once
 from dmls_ray.execution.recorder import Recorder, describe_session
 from dmls_ray.execution.supervisor import Heartbeat
 from dmls_ray.execution.turns import Turns
@@ -214,10 +215,10 @@ class Executor:
         jobs = [factory.create(run) for run in candidates if not run.skip]
         group = WorkerGroup(
             resources,
-            factory.group_spec(jobs, self.search),
+            factory.group_spec(jobs),
             private_cluster=session.started_here,
             limits=self.options,
-            exclusive=self.search is None,
+            exclusive=self.options.is_timed,
             lanes=factory.most_lanes(jobs),
             notify=self.view.note,
         )
@@ -226,7 +227,8 @@ class Executor:
             self.view.lanes = lambda: group.lanes
             try:
                 self._begin_board({run.run_id for run in first})
-                self._turns = self._turns_on(group, first)
+                self.recorder.ranks = group.ranks
+                self._turns = self._turns_on(group, first, jobs)
                 trials = listed(jobs, self._turns)
                 if self.search:
                     trials = self.search.trials(trials, factory, jobs, group.ranks)
@@ -239,10 +241,11 @@ class Executor:
                 raise
         return group.resources
 
-    def _turns_on(self, group: WorkerGroup, first: Sequence[Run]) -> Turns:
+    def _turns_on(self, group: WorkerGroup, first: Sequence[Run], jobs: Sequence[Job]) -> Turns:
         """The order of the runs on these ranks."""
-        if self.search is not None:
-            return Turns(first, self._following, at_once=lambda: len(first), shares_lanes=True)
+        if not self.options.is_timed:
+            at_once = runs_at_once(jobs, group.ranks)
+            return Turns(first, self._following, at_once=lambda: at_once, shares_lanes=True)
         end_block = functools.partial(group.broker.submit, "end_block")
         return Turns(first, self._following, at_once=lambda: group.lanes, end_block=end_block)
 

@@ -52,7 +52,7 @@ def finished_run_ids(plan: Plan, records: Iterable[RunRecord], options: Options)
     def counts(record: RunRecord) -> bool:
         if record.run_id not in planned or not record.outcome.is_final():
             return False
-        if not options.search and record.mode != "bench":
+        if not options.search and record.mode not in ("bench", options.mode):
             return False
         return not (options.search and options.scheduler == "none" and record.is_stopped)
 

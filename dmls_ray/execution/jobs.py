@@ -56,7 +56,7 @@ class JobFactory:
         return Job(
             run_id=run.run_id,
             trial_id=run.trial_id,
-            block=0 if self.options.search else run.repeat,
+            block=run.repeat if self.options.is_timed else 0,
             near=self.near.get(run.repeat, ""),
             train=self.workload.entrypoint,
             config=config,
@@ -84,14 +84,14 @@ class JobFactory:
             config, oversubscribe=self.options.oversubscribe, holds_gpus=self.holds_gpus
         )
 
-    def group_spec(self, jobs: Sequence[Job], search: Search | None) -> WorkerGroupSpec:
+    def group_spec(self, jobs: Sequence[Job]) -> WorkerGroupSpec:
         """What the worker group must have for these runs."""
         configs = [job.config for job in jobs]
         device = "cuda" if any(job.device == "cuda" for job in jobs) else "cpu"
         # Other launchers start their ranks themselves.
         requests = {RankRequest.of(config): None for config in configs if config.launcher == "ray"}
-        if search is not None:
-            requests[RankRequest(world_size=search.ranks(jobs, self.resources, device))] = None
+        if not self.options.is_timed:
+            requests[RankRequest(world_size=self._usable_ranks(jobs, device))] = None
         return WorkerGroupSpec(
             needs=tuple(requests),
             device=device,
@@ -100,10 +100,19 @@ class JobFactory:
             user_code_entry=next((job.train for job in jobs if job.identity.code), ""),
         )
 
+    def _usable_ranks(self, jobs: Sequence[Job], device: str) -> int:
+        """Number of ranks that runs which share them can use: all of the cluster, if there are enough runs."""
+        threads = max(job.config.threads_per_rank or 1 for job in jobs)
+        capacity = self.resources.gpus if device == "cuda" else self.resources.cores // threads
+        sizes = [job.config.world_size for job in jobs]
+        if not self.options.uses_searcher:
+            capacity = min(capacity, sum(sizes))
+        return max(*sizes, capacity)
+
     def most_lanes(self, jobs: Sequence[Job]) -> LaneCount:
         """How many lanes there may be."""
-        # Other launchers start their ranks on this machine; and runs of a search share all ranks.
-        if self.options.search or any(job.config.launcher != "ray" for job in jobs):
+        # Other launchers start their ranks on this machine; and runs without times share all ranks.
+        if not self.options.is_timed or any(job.config.launcher != "ray" for job in jobs):
             return 1
         return self.options.lanes
 
@@ -149,15 +158,6 @@ class Search:
             self._searcher = make_searcher(self._options.searcher, self._space, **self._goal, seed=seed)
             self._metrics = add_earlier_runs(self._searcher, state.answered, self._options.metric)
 
-    def ranks(self, jobs: Sequence[Job], resources: Resources, device: str) -> int:
-        """Number of ranks that the search can use: all of the cluster, if it has enough runs."""
-        threads = max(job.config.threads_per_rank for job in jobs)
-        capacity = resources.gpus if device == "cuda" else resources.cores // threads
-        sizes = [job.config.world_size for job in jobs]
-        if self._space is None:
-            capacity = min(capacity, sum(sizes))
-        return max(*sizes, capacity)
-
     def trials(self, trials: TuneJobSet, make: JobFactory, jobs: Sequence[Job], ranks: int) -> TuneJobSet:
         """The trials that Tune runs, listed or proposed, as many at once as there are ranks for."""
         from dmls_ray.cluster.tune.search import make_scheduler
@@ -171,7 +171,7 @@ class Search:
                 searcher=self._searcher,
                 earlier=self._metrics,
             )
-        at_once = max(1, ranks // min(job.config.world_size for job in jobs))
+        at_once = runs_at_once(jobs, ranks)
         epochs = [run.values.get("epochs") for run in self._state.plan.runs]
         proposed = self._space.free.get("epochs") if self._space else None
         if isinstance(proposed, Range):
@@ -185,6 +185,11 @@ class Search:
         assert self._space is not None
         run = self._space.run_of(proposed, order=len(self._state.answered) + len(self._runs))
         return self._runs.setdefault(run.run_id, run)
+
+
+def runs_at_once(jobs: Sequence[Job], ranks: int) -> int:
+    """How many runs may share so many ranks."""
+    return max(1, ranks // min(job.config.world_size for job in jobs))
 
 
 def _job_of_proposal(space: SearchSpace, make: JobFactory, proposed: Mapping[str, Any]) -> Job:

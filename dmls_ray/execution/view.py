@@ -148,7 +148,7 @@ def describe_end(record: RunRecord) -> str:
     """A run's end in a few words."""
     if record.outcome is not Outcome.OK:
         return f"{record.outcome.value}: {record.reason}" if record.reason else record.outcome.value
-    metrics, is_alone = record.metrics, record.mode != "search"
+    metrics, is_alone = record.metrics, record.mode == "bench"
     parts = ["ok"]
     if record.is_stopped:
         parts = [f"stopped after epoch {metrics['stopped_epoch']}"]

@@ -84,6 +84,7 @@ def test_the_files_of_a_sweep_that_is_stopped_are_written_before_its_ranks_end(
 
     class Group:
         broker = SimpleNamespace(submit=print)
+        ranks = 1
 
         def __init__(self, *_: object, **__: object) -> None: ...
 

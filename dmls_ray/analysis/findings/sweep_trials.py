@@ -38,7 +38,7 @@ class Stage:
     """
 
     records: Sequence[RunRecord]
-    """The runs of the sweep in bench mode."""
+    """The runs of the sweep, without those of a search."""
     until: Until
     """Until when trials are repeated."""
     beaten: frozenset[str] = frozenset()
@@ -277,8 +277,8 @@ def sweep_trials(
     stage = None
     looks: Looks = "none"
     if results.until is not None:
-        bench = [record for record in results.records if record.mode == "bench"]
-        stage = Stage(bench, results.until).without_those_left_out()
+        measured = [record for record in results.records if record.mode != "search"]
+        stage = Stage(measured, results.until).without_those_left_out()
         looks = "last" if stage.is_last else "open"
     questions = Questions.of_trials(trials)
     comparisons = Comparisons(trials, looks=looks, measures=len(questions.judged(trials)))
