@@ -204,7 +204,7 @@ class SweepSummary:
     def unfinished(self) -> str:
         """How many of the runs that were asked for have not ended, and what runs them; empty where all have."""
         asked = self.question.asked
-        left = len(asked - {record.run_id for record in self.results.records if record.mode == "bench"})
+        left = len(asked - {record.run_id for record in self.results.records if record.mode != "search"})
         return words.describe_unfinished(left, len(asked)) if left else ""
 
     @cached_property

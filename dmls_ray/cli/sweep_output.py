@@ -24,8 +24,9 @@ from dmls_ray.config.grid import SEED_STRIDE, Plan, Run, configs_of, skipped_val
 from dmls_ray.config.options import FLAGS, SEARCH_ONLY, Options
 from dmls_ray.config.sweep_file import SWEEP_FILE, sweep_file_text
 from dmls_ray.config.value_texts import duration
+from dmls_ray.execution.folder_state import FolderState, kept_records
 from dmls_ray.execution.jobs import JobFactory
-from dmls_ray.execution.planning import FolderState, kept_records, results_location, search_minimizes
+from dmls_ray.execution.planning import results_location, search_minimizes
 from dmls_ray.execution.run_plan import check_plan
 from dmls_ray.execution.view import ProgressConsole
 from dmls_ray.records.model import Durations

@@ -186,11 +186,14 @@ _ANSWER_S = 60.0
 """How long a machine may take to start a worker that answers."""
 
 
-def check_machines(resources: Resources) -> None:
+def check_machines(resources: Resources) -> dict[str, str]:
     """Check that ranks can run on each machine.
 
     Args:
         resources: the machines; all of a cluster that was joined, or one that has joined it later.
+
+    Returns:
+        Ray's id of each machine that ranks can use -> its kind, as `Machine.kind`.
 
     Raises:
         ClusterError: a machine lacks dmls_ray or a library, has another version of it, or does not answer.
@@ -206,8 +209,9 @@ def check_machines(resources: Resources) -> None:
             there = NodeAffinitySchedulingStrategy(machine.node_id, soft=False)
             answers[look.options(scheduling_strategy=there).remote()] = machine
     if not answers:
-        return
-    here = make_look()()
+        return {}
+    here, _ = make_look()()
+    kinds = {}
     _, late = ray.wait(list(answers), num_returns=len(answers), timeout=_ANSWER_S)
     if late:
         raise ClusterError(
@@ -216,7 +220,8 @@ def check_machines(resources: Resources) -> None:
         )
     for answer, machine in answers.items():
         try:
-            differences = differing(ray.get(answer), here)
+            there, kinds[machine.node_id] = ray.get(answer)
+            differences = differing(there, here)
         except (ray.exceptions.TaskUnschedulableError, ray.exceptions.NodeDiedError) as error:
             raise ClusterLostError(f"{machine.name} has left the cluster") from error
         except ray.exceptions.RayError as error:
@@ -229,6 +234,7 @@ def check_machines(resources: Resources) -> None:
                 f"{machine.name} cannot run ranks: {differences}; install the same there with pip, or let Ray bring "
                 "dmls_ray along: ray job submit --working-dir . -- python SCRIPT"
             )
+    return kinds
 
 
 def differing(there: dict[str, str], here: dict[str, str]) -> str:
@@ -241,13 +247,15 @@ def differing(there: dict[str, str], here: dict[str, str]) -> str:
 
 
 def make_look() -> Any:
-    """Make the function that reports the versions of the libraries of a machine, and the digest of its dmls_ray.
+    """Make the function that reports the versions of the libraries of a machine, with the digest of its dmls_ray, and
+    the kind of the machine.
 
     It is a nested function, which Ray sends by value, so that it runs where dmls_ray cannot be imported.
     """
     missing = MISSING
 
-    def look() -> dict[str, str]:
+    def look() -> tuple[dict[str, str], str]:
+        import contextlib
         import hashlib
         import importlib.metadata
         import importlib.util
@@ -268,6 +276,11 @@ def make_look() -> Any:
             for file in sorted(folder.rglob("*.py")):
                 digest.update(str(file.relative_to(folder)).encode() + file.read_bytes())
             found["dmls_ray"] = digest.hexdigest()[:12]
-        return found
+        kind = ""
+        with contextlib.suppress(ImportError):  # another version, which is refused
+            from dmls_ray.records.provenance import describe_machine, kind_of_machine
+
+            kind = kind_of_machine(describe_machine())
+        return found, kind
 
     return look

@@ -8,6 +8,7 @@ from typing import Any
 
 from dmls_ray.config.identity import Identity
 from dmls_ray.config.runtime import RuntimeConfig
+from dmls_ray.records.model import FIRST_LANE
 from dmls_ray.training.rank import ArtifactOptions, RankInfo
 
 
@@ -45,6 +46,8 @@ class ExpectedTrainer:
     is_optional: bool = False
     """Its machine joined later: the sweep continues without it, and runs that find other ranks do not wait for it until
     it has served."""
+    lane: int = FIRST_LANE
+    """The lane of its ranks."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,6 +94,10 @@ class Job:
     run_id: str
     trial_id: str
     config: RuntimeConfig
+    block: int = 0
+    """The block of the run: all runs of a block are measured on one lane."""
+    near: str = ""
+    """Name of the machine on which earlier runs of the block were measured; empty if there are none."""
     train: str = ""
     """`module:function` of the training function."""
     device: str = ""

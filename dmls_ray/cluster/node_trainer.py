@@ -15,6 +15,7 @@ from dmls_ray.cluster.broker_client import BrokerClient, NoProcessGroup, TellBro
 from dmls_ray.cluster.messages import ExpectedTrainer, TrainerSettings
 from dmls_ray.cluster.resources import Machine
 from dmls_ray.cluster.worker import serve_runs
+from dmls_ray.records.model import FIRST_LANE
 from dmls_ray.util.text import first_line
 
 KILL_TIMEOUT_S = 5.0
@@ -56,6 +57,8 @@ class NodeTrainer:
     """It was added while the sweep was running, mostly since its machine had joined: runs neither wait for it nor fail
     because of it.
     """
+    lane: int = FIRST_LANE
+    """The lane of its ranks."""
     thread: threading.Thread | None = None
     departed: bool = False
     """The machine has left, or cannot be used."""
@@ -70,7 +73,7 @@ class NodeTrainer:
     @property
     def expected(self) -> ExpectedTrainer:
         """What the broker is to expect of its trainer."""
-        return ExpectedTrainer(ranks=self.ranks, machine=self.machine.name, is_optional=self.later)
+        return ExpectedTrainer(ranks=self.ranks, machine=self.machine.name, is_optional=self.later, lane=self.lane)
 
     @property
     def is_running(self) -> bool:

@@ -20,7 +20,7 @@ from dmls_ray.cluster.joining import check_machines
 from dmls_ray.cluster.messages import TrainerSettings
 from dmls_ray.cluster.node_trainer import NO_ANSWER, NodeTrainer, controllers
 from dmls_ray.cluster.processes import end_process_there, oom_kills_there
-from dmls_ray.cluster.resources import Machine, Resources, WorkerGroupSpec, cluster_resources
+from dmls_ray.cluster.resources import LaneCount, Machine, Resources, WorkerGroupSpec, cluster_resources
 from dmls_ray.cluster.scheduler.broker import Broker
 from dmls_ray.config.options import RunLimits
 from dmls_ray.util.errors import ClusterError, ClusterLostError
@@ -43,7 +43,8 @@ class WorkerGroup:
         demand: what the runs ask for.
         private_cluster: whether the cluster ends with the sweep, and has this machine alone.
         limits: timeouts, retries and the memory of ranks.
-        exclusive: whether runs go one at a time.
+        exclusive: whether runs of a lane go one at a time.
+        lanes: how many lanes there may be.
         notify: takes a message for the user.
     """
 
@@ -55,11 +56,15 @@ class WorkerGroup:
         private_cluster: bool,
         limits: RunLimits,
         exclusive: bool = True,
+        lanes: LaneCount = 1,
         notify: Callable[[str], None] = print,
     ) -> None:
         self.resources, self._demand = resources, demand
         self._private_cluster, self.limits = private_cluster, limits
         self._exclusive, self._notify = exclusive, notify
+        self._most_lanes = lanes
+        self._lanes = resources.lanes(demand, lanes)
+        self._kinds = {machine.node_id: machine.kind for machine in resources.machines}
         self.name = f"dmls-ray-{uuid.uuid4().hex[:8]}"
         self._nodes: list[NodeTrainer] = []
         self._places = {machine.name: place for place, machine in enumerate(resources.machines)}
@@ -120,7 +125,7 @@ class WorkerGroup:
             (
                 replace(group._demand, needs=()),
                 [getattr(group.limits, item.name) for item in fields(RunLimits)],
-                self.resources.ranks_to_hold(group._demand),
+                self.resources.lanes(group._demand, group._most_lanes),
             )
             for group in (self, other)
         )
@@ -129,12 +134,17 @@ class WorkerGroup:
     @property
     def ranks(self) -> int:
         """How many ranks the present machines hold for the sweep."""
-        return sum(self.resources.ranks_to_hold(self._demand).values())
+        return sum(sum(lane.values()) for lane in self._lanes.values())
+
+    @property
+    def lanes(self) -> int:
+        """How many lanes there are."""
+        return len(self._lanes)
 
     def per_rank(self, machine: Machine) -> dict[str, float]:
         """Ray resources a rank on a machine holds: a core (a part of one where ranks are more), and its GPU."""
-        wanted = self.resources.ranks_to_hold(self._demand)
-        most = wanted.get(machine.name, 0) / machine.cores if machine.cores else 1.0
+        wanted = sum(lane.get(machine.name, 0) for lane in self._lanes.values())
+        most = wanted / machine.cores if machine.cores else 1.0
         # Rounded down to what Ray can count, so that all ranks fit.
         cpu = 1.0 if most <= 1 else int(1000 / most) / 1000
         return {"CPU": cpu} | ({"GPU": 1.0} if self._demand.device == "cuda" else {})
@@ -196,23 +206,32 @@ class WorkerGroup:
     # --- machines -------------------------------------------------------------------------------------------
 
     def _plan_missing(self, *, later: bool) -> list[NodeTrainer]:
-        """Trainers for the ranks that are missing on the present machines."""
+        """Trainers for the ranks of lanes that are missing on the present machines."""
         by_name = {machine.name: machine for machine in self.resources.machines}
         added = []
-        for name, count in self.resources.ranks_to_hold(self._demand).items():
-            machine = by_name[name]
-            present = [node for node in self._nodes if node.machine.node_id == machine.node_id and not node.departed]
-            missing = count - sum(node.ranks for node in present)
-            per_rank = self.per_rank(machine)
-            cores = missing * per_rank["CPU"] + sum(node.ranks * node.per_rank["CPU"] for node in present)
-            # Ranks that are more than cores (oversubscribe) may hold all of them already; Ray would wait for free ones.
-            fits = not present or (cores <= machine.cores and machine.node_id not in self._refused)
-            if missing > 0 and fits:
-                settings = self.settings(f"{self.name}-{len(self._nodes)}")
-                node = NodeTrainer(settings, missing, per_rank, machine, later)
-                self._nodes.append(node)
-                added.append(node)
+        for number, lane in self._lanes.items():
+            for name in [name for name in lane if name in by_name]:
+                machine = by_name[name]
+                here = [node for node in self._nodes if node.machine.node_id == machine.node_id and not node.departed]
+                missing = lane[name] - sum(node.ranks for node in here if node.lane == number)
+                per_rank = self.per_rank(machine)
+                cores = missing * per_rank["CPU"] + sum(node.ranks * node.per_rank["CPU"] for node in here)
+                # Ranks that are more than cores (oversubscribe) may hold all of them already; Ray would wait for free
+                # ones.
+                fits = not here or (cores <= machine.cores and machine.node_id not in self._refused)
+                if missing > 0 and fits:
+                    settings = self.settings(f"{self.name}-{len(self._nodes)}")
+                    node = NodeTrainer(settings, missing, per_rank, machine, later, number)
+                    self._nodes.append(node)
+                    added.append(node)
         return added
+
+    def _free_machines_of_other_lanes(self) -> None:
+        """End the ranks that a machine holds for a lane to which it belongs no more."""
+        for node in self._nodes:
+            if not node.departed and node.machine.name not in self._lanes.get(node.lane, {}):
+                node.departed = True
+                self.broker.call("end_trainer", node.name, "")
 
     def _reconcile(self, now: Resources) -> None:
         """Adapt the trainers to the present machines."""
@@ -236,7 +255,11 @@ class WorkerGroup:
         # New machines come after the others.
         for machine in usable:
             self._places.setdefault(machine.name, len(self._places))
-        self.resources = Resources(tuple(sorted(usable, key=lambda machine: self._places[machine.name])))
+        usable.sort(key=lambda machine: self._places[machine.name])
+        self.resources = Resources(tuple(usable)).with_kinds(self._kinds)
+        self._lanes = self.resources.lanes(self._demand, self._most_lanes, self._lanes)
+        if self.lanes > 1:
+            self._free_machines_of_other_lanes()
         for node in self._plan_missing(later=True):
             self.broker.call("expect", node.name, node.expected)
             self._notify(f"{node.machine.name} is there: {node.ranks} ranks start on it.")
@@ -245,7 +268,7 @@ class WorkerGroup:
     def _is_usable(self, machine: Machine) -> bool:
         """Whether ranks can serve on a machine that has joined."""
         try:
-            check_machines(Resources((machine,)))
+            self._kinds |= check_machines(Resources((machine,)))
         except ClusterLostError:
             return False
         except ClusterError as error:

@@ -99,6 +99,8 @@ class Options(RunLimits, Until):
     repeats: Count | Literal["auto"] = setting("auto", group="repeats")
     """Runs of each trial, each with its own seed. auto: 3, and then more until the comparisons are decided; of a
     search 1."""
+    times: Literal["on", "off"] = setting("on", group="repeats")
+    """off: compare no times. Runs then share all ranks of all machines, equal or not, and no number of time is kept."""
     order_seed: WholeNumber = setting(0, group="repeats")
     """Seed of the order of runs within a block."""
     whole_blocks: bool = setting(False, group="repeats")
@@ -112,6 +114,9 @@ class Options(RunLimits, Until):
     """Include runs with other versions of your code or data in the results."""
     address: str | None = setting(None, group="cluster")
     """Ray cluster to join; without it RAY_ADDRESS, a cluster that runs on this machine, or a new one."""
+    lanes: Count | Literal["auto", "all"] = setting("auto", group="cluster")
+    """How many lanes measure at the same time, each a whole block on ranks that can serve the widest run. auto: as many
+    as a cluster that was joined has equal machines for; all: lanes of every kind of machine."""
     oversubscribe: bool = setting(False, group="cluster")
     """Allow more ranks than CPU cores."""
     checkpoints: bool = setting(False, group="artifacts")
@@ -156,6 +161,10 @@ class Options(RunLimits, Until):
             raise ConfigError(f"{name}={value} only applies to repeats=auto, and not to {why}; leave it out.")
         if self.race and self.aim is None:
             raise ConfigError("--race leaves out trials that are worse for an aim; add --aim throughput, for example.")
+        if self.times == "off" and self.aim in ("throughput", "time-to-accuracy"):
+            raise ConfigError(f"--aim {self.aim} compares times, which --times off leaves out; leave one of them out.")
+        if self.times == "off" and self.search:
+            raise ConfigError("--times off has no effect on a search, whose runs share the ranks; leave it out.")
         if self.aim is not None and not self.race:
             raise ConfigError(f"--aim {self.aim} only applies to a race; add --race.")
         given = self._given("search")
@@ -173,8 +182,15 @@ class Options(RunLimits, Until):
 
     @property
     def mode(self) -> str:
-        """What records say of it: `search`, or `bench`, where runs had the machine for themselves."""
-        return "search" if self.search else "bench"
+        """What records say of it: `search`, `shared`, or `bench`, where runs had machines for themselves."""
+        if self.search:
+            return "search"
+        return "shared" if self.times == "off" else "bench"
+
+    @property
+    def is_timed(self) -> bool:
+        """Whether runs have their ranks' machines for themselves, so that their times can be compared."""
+        return self.mode == "bench"
 
     @property
     def blocks(self) -> int:

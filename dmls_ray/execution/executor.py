@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -12,12 +13,13 @@ from dmls_ray.cluster.connect import RaySession, cluster_at
 from dmls_ray.cluster.held_group import HeldGroup
 from dmls_ray.cluster.joining import check_machines
 from dmls_ray.cluster.messages import Job
-from dmls_ray.cluster.resources import RankRequest, Resources, WorkerGroupSpec, check_accelerator, local_resources
+from dmls_ray.cluster.resources import Resources, check_accelerator, local_resources
 from dmls_ray.config.grid import Plan, Run, configs_of, skipped_values
-from dmls_ray.execution.jobs import JobFactory, Search, remove_checkpoints, run_folder
-from dmls_ray.execution.planning import FolderState
+from dmls_ray.execution.folder_state import FolderState
+from dmls_ray.execution.jobs import JobFactory, Search, remove_checkpoints, run_folder, runs_at_once
 from dmls_ray.execution.recorder import Recorder, describe_session
 from dmls_ray.execution.supervisor import Heartbeat
+from dmls_ray.execution.turns import Turns
 from dmls_ray.execution.view import View
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import Outcome
@@ -77,6 +79,7 @@ class Executor:
         self.workload = workload_of(self.plan.fixed)
         self.recorder = Recorder(self.plan, self.options, self.workload, self.session)
         self.search: Search | None = None
+        self._turns: Turns | None = None
         self._by_id: dict[str, Run] = {}
         """The runs of the plan; those that are not feasible have a reason."""
         self._lacking: set[str] = set()
@@ -128,7 +131,7 @@ class Executor:
 
     def _run_on_joined(self, session: RaySession, resources: Resources) -> None:
         """Run what is feasible on a cluster that others share, and what is feasible once machines have joined."""
-        check_machines(resources)
+        resources = resources.with_kinds(check_machines(resources))
         runs = self._set_aside(resources)
         while runs:
             self._begin(runs, is_here=resources.has_this_machine)
@@ -182,7 +185,9 @@ class Executor:
         return feasible
 
     def _job_factory(self, resources: Resources) -> JobFactory:
-        return JobFactory.of(self.plan, resources, self.options, self.store.folder)
+        factory = JobFactory.of(self.plan, resources, self.options, self.store.folder)
+        ended = [record for record in self.store.records if record.run_id in self.state.finished]
+        return replace(factory, near={record.repeat: record.machine.get("host", "") for record in ended})
 
     def _begin(self, runs: Sequence[Run], *, is_here: bool = True) -> None:
         """Prepare the data on this machine if ranks run here, and show that the runs begin."""
@@ -210,17 +215,21 @@ class Executor:
         jobs = [factory.create(run) for run in candidates if not run.skip]
         group = WorkerGroup(
             resources,
-            self._group_spec(resources, jobs),
+            factory.group_spec(jobs),
             private_cluster=session.started_here,
             limits=self.options,
-            exclusive=self.search is None,
+            exclusive=self.options.is_timed,
+            lanes=factory.most_lanes(jobs),
             notify=self.view.note,
         )
         serving = group if self._held is None else self._held.serving(group)
         with serving as group:
+            self.view.lanes = lambda: group.lanes
             try:
                 self._begin_board({run.run_id for run in first})
-                trials = listed(jobs, self._in_turn(first))
+                self.recorder.ranks = group.ranks
+                self._turns = self._turns_on(group, first, jobs)
+                trials = listed(jobs, self._turns)
                 if self.search:
                     trials = self.search.trials(trials, factory, jobs, group.ranks)
                 check = functools.partial(self._check, session, group)
@@ -231,6 +240,14 @@ class Executor:
                 self._on_stop()
                 raise
         return group.resources
+
+    def _turns_on(self, group: WorkerGroup, first: Sequence[Run], jobs: Sequence[Job]) -> Turns:
+        """The order of the runs on these ranks."""
+        if not self.options.is_timed:
+            at_once = runs_at_once(jobs, group.ranks)
+            return Turns(first, self._following, at_once=lambda: at_once, shares_lanes=True)
+        end_block = functools.partial(group.broker.submit, "end_block")
+        return Turns(first, self._following, at_once=lambda: group.lanes, end_block=end_block)
 
     def _begin_board(self, again: Collection[str]) -> None:
         """Write TensorBoard's files of the runs that are not run again, while the ranks need seconds to start."""
@@ -246,22 +263,6 @@ class Executor:
 
         self.board = LiveTensorBoardWriter(self.store.folder, self.view.note)
         self.board.write_all([record for record in self.store.records if record.run_id not in again])
-
-    def _group_spec(self, resources: Resources, jobs: Sequence[Job]) -> WorkerGroupSpec:
-        """What the worker group must have for these runs."""
-        configs = [job.config for job in jobs]
-        device = "cuda" if any(job.device == "cuda" for job in jobs) else "cpu"
-        # Other launchers start their ranks themselves.
-        requests = {RankRequest.of(config): None for config in configs if config.launcher == "ray"}
-        if self.search:
-            requests[RankRequest(world_size=self.search.ranks(jobs, resources, device))] = None
-        return WorkerGroupSpec(
-            needs=tuple(requests),
-            device=device,
-            oversubscribe=self.options.oversubscribe,
-            data=tuple((self.workload.name, *arguments) for arguments in self.workload.cached_data(configs)),
-            user_code_entry=next((job.train for job in jobs if job.identity.code), ""),
-        )
 
     def _check(self, session: RaySession, group: WorkerGroup, has_answered: bool) -> None:
         """Report to the supervisor, and look whether all that the sweep needs is there; called all the time.
@@ -282,15 +283,13 @@ class Executor:
         if session.check():
             group.check()
 
-    def _in_turn(self, first: Sequence[Run]) -> Iterator[str]:
-        """The first runs, and those that follow when all before have ended."""
-        runs = list(first)
-        while runs:
-            yield from [run.run_id for run in runs]
-            following = [self._by_id[run.run_id] for run in self.state.next()]
-            runs = [run for run in following if not run.skip]
-            if runs:
-                self.view.extend(len(runs), self.state.reason)
+    def _following(self, open_blocks: Collection[int]) -> list[Run]:
+        """The feasible runs that follow those that were handed out, as `FolderState.next`."""
+        runs = [self._by_id[run.run_id] for run in self.state.next(open_blocks)]
+        runs = [run for run in runs if not run.skip]
+        if runs:
+            self.view.extend(len(runs), self.state.reason)
+        return runs
 
     def _listen(self, proposal: Mapping[str, Any], event: RunEvent) -> None:
         """Handle an event of a run.
@@ -311,7 +310,7 @@ class Executor:
             self._finish(run, self.recorder.finished(run, event), event)
             return
         if isinstance(event, RunStarted):
-            self.recorder.started(run)
+            self.recorder.started(run, event.lane)
         elif isinstance(event, EpochEnded):
             record = self.recorder.epoch_ended(run, event.epoch)
             if self.board is not None:
@@ -325,6 +324,8 @@ class Executor:
         if self.options.checkpoints and record.outcome.is_final():
             remove_checkpoints(run_folder(self.store.folder, run.run_id))
         self.view.done(run, record)
+        if self._turns is not None and (again := self._turns.ended(run, event.lane)):
+            self.view.extend(len(again), f"Block {run.repeat + 1} is measured again on lane {event.lane}.")
         if self.board is not None:
             self.board.write(record)
         if record.not_recorded not in self._not_recorded:

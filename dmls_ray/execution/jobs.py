@@ -7,17 +7,18 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from dmls_ray.cluster.messages import Job
-from dmls_ray.cluster.resources import Resources
+from dmls_ray.cluster.resources import LaneCount, RankRequest, Resources, WorkerGroupSpec
 from dmls_ray.config.axes import Range
 from dmls_ray.config.grid import Plan, Run, configs_of
 from dmls_ray.config.options import Options
 from dmls_ray.config.search_space import SearchSpace
-from dmls_ray.execution.planning import FolderState, search_minimizes
+from dmls_ray.execution.folder_state import FolderState
+from dmls_ray.execution.planning import search_minimizes
 from dmls_ray.launchers import base as launchers
 from dmls_ray.training.rank import ArtifactOptions
 from dmls_ray.workloads.base import Workload
@@ -38,6 +39,8 @@ class JobFactory:
     """The results folder."""
     holds_gpus: bool
     """Whether each rank of the worker group holds a GPU; see `Resources.holds_gpus`."""
+    near: Mapping[int, str] = field(default_factory=dict)
+    """Block -> host on which earlier runs of it were measured."""
 
     @classmethod
     def of(cls, plan: Plan, resources: Resources, options: Options, folder: Path) -> JobFactory:
@@ -53,6 +56,8 @@ class JobFactory:
         return Job(
             run_id=run.run_id,
             trial_id=run.trial_id,
+            block=run.repeat if self.options.is_timed else 0,
+            near=self.near.get(run.repeat, ""),
             train=self.workload.entrypoint,
             config=config,
             device=config.device_for(self.resources.gpus),
@@ -78,6 +83,38 @@ class JobFactory:
         return self.resources.infeasible_reason(
             config, oversubscribe=self.options.oversubscribe, holds_gpus=self.holds_gpus
         )
+
+    def group_spec(self, jobs: Sequence[Job]) -> WorkerGroupSpec:
+        """What the worker group must have for these runs."""
+        configs = [job.config for job in jobs]
+        device = "cuda" if any(job.device == "cuda" for job in jobs) else "cpu"
+        # Other launchers start their ranks themselves.
+        requests = {RankRequest.of(config): None for config in configs if config.launcher == "ray"}
+        if not self.options.is_timed:
+            requests[RankRequest(world_size=self._usable_ranks(jobs, device))] = None
+        return WorkerGroupSpec(
+            needs=tuple(requests),
+            device=device,
+            oversubscribe=self.options.oversubscribe,
+            data=tuple((self.workload.name, *arguments) for arguments in self.workload.cached_data(configs)),
+            user_code_entry=next((job.train for job in jobs if job.identity.code), ""),
+        )
+
+    def _usable_ranks(self, jobs: Sequence[Job], device: str) -> int:
+        """Number of ranks that runs which share them can use: all of the cluster, if there are enough runs."""
+        threads = max(job.config.threads_per_rank or 1 for job in jobs)
+        capacity = self.resources.gpus if device == "cuda" else self.resources.cores // threads
+        sizes = [job.config.world_size for job in jobs]
+        if not self.options.uses_searcher:
+            capacity = min(capacity, sum(sizes))
+        return max(*sizes, capacity)
+
+    def most_lanes(self, jobs: Sequence[Job]) -> LaneCount:
+        """How many lanes there may be."""
+        # Other launchers start their ranks on this machine; and runs without times share all ranks.
+        if not self.options.is_timed or any(job.config.launcher != "ray" for job in jobs):
+            return 1
+        return self.options.lanes
 
     def _artifacts_of(self, run: Run) -> ArtifactOptions | None:
         """The files that a run writes into its folder; None if it writes none."""
@@ -121,15 +158,6 @@ class Search:
             self._searcher = make_searcher(self._options.searcher, self._space, **self._goal, seed=seed)
             self._metrics = add_earlier_runs(self._searcher, state.answered, self._options.metric)
 
-    def ranks(self, jobs: Sequence[Job], resources: Resources, device: str) -> int:
-        """Number of ranks that the search can use: all of the cluster, if it has enough runs."""
-        threads = max(job.config.threads_per_rank for job in jobs)
-        capacity = resources.gpus if device == "cuda" else resources.cores // threads
-        sizes = [job.config.world_size for job in jobs]
-        if self._space is None:
-            capacity = min(capacity, sum(sizes))
-        return max(*sizes, capacity)
-
     def trials(self, trials: TuneJobSet, make: JobFactory, jobs: Sequence[Job], ranks: int) -> TuneJobSet:
         """The trials that Tune runs, listed or proposed, as many at once as there are ranks for."""
         from dmls_ray.cluster.tune.search import make_scheduler
@@ -143,7 +171,7 @@ class Search:
                 searcher=self._searcher,
                 earlier=self._metrics,
             )
-        at_once = max(1, ranks // min(job.config.world_size for job in jobs))
+        at_once = runs_at_once(jobs, ranks)
         epochs = [run.values.get("epochs") for run in self._state.plan.runs]
         proposed = self._space.free.get("epochs") if self._space else None
         if isinstance(proposed, Range):
@@ -157,6 +185,11 @@ class Search:
         assert self._space is not None
         run = self._space.run_of(proposed, order=len(self._state.answered) + len(self._runs))
         return self._runs.setdefault(run.run_id, run)
+
+
+def runs_at_once(jobs: Sequence[Job], ranks: int) -> int:
+    """How many runs may share so many ranks."""
+    return max(1, ranks // min(job.config.world_size for job in jobs))
 
 
 def _job_of_proposal(space: SearchSpace, make: JobFactory, proposed: Mapping[str, Any]) -> Job:

@@ -1,6 +1,4 @@
-"""The plan of a sweep: which runs, where their results go, which of them have ended there, and which come next.
-
-All that are missing come at once, or, with `--repeats auto`, more blocks until the comparisons are decided.
+"""The plan of a sweep: which runs, and where their results go.
 
 >>> plan = make_plan({"batch_per_rank": [16, 32], "world_size": [1, 2]}, repeats=3, order_seed=0)
 >>> len(plan.runs), plan.varied
@@ -10,25 +8,16 @@ All that are missing come at once, or, with `--repeats auto`, more blocks until 
 from __future__ import annotations
 
 import dataclasses
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from dmls_ray.analysis.findings.question import SweepQuestion
-from dmls_ray.analysis.results import Results
-from dmls_ray.analysis.stats.looks import FIRST_LOOK
-from dmls_ray.analysis.summary import SweepSummary
-from dmls_ray.analysis.words import end_text, progress_text
 from dmls_ray.config.axes import Axes, Range, checked_axes
-from dmls_ray.config.grid import Plan, Run, Variant, build_plan, configs_of
-from dmls_ray.config.identity import OF_FUNCTION, Identity, join_identities
+from dmls_ray.config.grid import Plan, Variant, build_plan, configs_of
+from dmls_ray.config.identity import OF_FUNCTION, Identity
 from dmls_ray.config.options import Options
 from dmls_ray.config.runtime import Schema
 from dmls_ray.config.search_space import SearchSpace, make_search_space
-from dmls_ray.records.model import RunRecord
-from dmls_ray.records.outcome import Outcome
-from dmls_ray.records.stale import describe_stale
 from dmls_ray.storage.location import first_free_location
 from dmls_ray.util.digests import source_digests
 from dmls_ray.util.errors import ConfigError
@@ -161,141 +150,6 @@ def results_location(options: Options) -> Path | str:
     if options.fresh:
         return first_free_location(location)
     return location if options.is_remote else Path(location)
-
-
-def kept_records(plan: Plan, records: Iterable[RunRecord], options: Options) -> list[RunRecord]:
-    """The records without those of blocks that are run again as a whole."""
-    kept = list(records)
-    if not options.whole_blocks:
-        return kept
-    by_id = {record.run_id: record for record in kept}
-    sessions: dict[int, set[str]] = defaultdict(set)
-    lacking: set[int] = set()
-    for run in plan.runs:
-        record = by_id.get(run.run_id)
-        if record is not None and record.outcome.is_final():
-            sessions[run.repeat].add(record.session)
-        elif record is None or record.outcome is not Outcome.SKIPPED:
-            lacking.add(run.repeat)
-    planned = plan.run_ids
-    again = lacking | {repeat for repeat, names in sessions.items() if len(names) > 1}
-    return [record for record in kept if record.run_id not in planned or record.repeat not in again]
-
-
-def finished_run_ids(plan: Plan, records: Iterable[RunRecord], options: Options) -> set[str]:
-    """The runs of a plan that need not be run again, by the records that are kept.
-
-    A run of a search counts for searches only, since its times were not measured alone. One that a search has stopped
-    early does not count where nothing is to be stopped.
-    """
-    planned = plan.run_ids
-
-    def counts(record: RunRecord) -> bool:
-        if record.run_id not in planned or not record.outcome.is_final():
-            return False
-        if not options.search and record.mode != "bench":
-            return False
-        return not (options.search and options.scheduler == "none" and record.is_stopped)
-
-    return {record.run_id for record in kept_records(plan, records, options) if counts(record)}
-
-
-class FolderState:
-    """A results folder compared with a plan; hands out the runs of the plan.
-
-    Args:
-        plan: the runs, with as many blocks as there may be.
-        options: how they are run.
-        records: all records of the folder.
-        results: returns the results of the plan so far.
-        space: what a searcher proposes from; the plan then has examples only.
-    """
-
-    def __init__(
-        self,
-        plan: Plan,
-        options: Options,
-        records: Sequence[RunRecord],
-        results: Callable[[], Results],
-        space: SearchSpace | None = None,
-    ) -> None:
-        self.plan, self.options, self.space = plan, options, space
-        self.records, self._results = records, results
-        self.finished = finished_run_ids(plan, records, options)
-        """The run_id of each run that has an answer."""
-        self.candidates = plan.pending(self.finished)
-        """All runs that may be handed out."""
-        self._handed_out = set(self.finished)
-        self.reason = ""
-        """Why the last runs were handed out, or why there were none; empty where runs are simply not there."""
-        self.proposed: list[RunRecord] = []
-        """The runs that a searcher proposed before."""
-        self.answered: list[RunRecord] = []
-        """Those of them with an answer; others take the place of failed ones."""
-        self.left_to_propose = 0
-        """How many runs a searcher is still to propose."""
-        self.missing: tuple[Run, ...]
-        """The runs that come first; of a searcher's the examples of the plan, if it is to propose more."""
-        if space is None:
-            self.missing = self.next()
-        else:
-            self.proposed = proposed_before(space, records)
-            self.answered = [record for record in self.proposed if record.outcome.is_answer()]
-            self.left_to_propose = space.at_most(options.trials) - len(self.answered)
-            self.missing = plan.runs if self.left_to_propose > 0 else ()
-            self.candidates = self.missing
-
-    def next(self) -> tuple[Run, ...]:
-        """The next runs, when all that were handed out have ended; empty if those were all."""
-        runs = self.plan.pending(self._handed_out)
-        if self.options.until is not None:
-            runs = self._next_blocks(runs)
-        self._handed_out |= {run.run_id for run in runs}
-        return runs
-
-    def _next_blocks(self, left: Sequence[Run]) -> tuple[Run, ...]:
-        """Of the runs that are left: those that ended without an answer and the first blocks, then the next blocks."""
-        again = {record.run_id for record in kept_records(self.plan, self.records, self.options)}
-        first = tuple(run for run in left if run.repeat < FIRST_LOOK or run.run_id in again)
-        if first:
-            return first
-        plan = self.plan
-        question = SweepQuestion(varied=plan.varied, given=plan.axes, axis=self.options.axis, changed=plan.changed)
-        decision = SweepSummary(self._results(), question).decision
-        stage = decision.stage
-        if stage is None or not decision.goes_on:
-            self.reason = end_text(decision)
-            return ()
-        self.reason = progress_text(decision)
-        return tuple(run for run in left if run.repeat < stage.next_blocks and run.trial_id in stage.blocks_of)
-
-    @property
-    def shown(self) -> list[Run]:
-        """The runs of the plan that have an answer or come next, in their order."""
-        next_ids = {run.run_id for run in self.missing}
-        return [run for run in self.plan.runs if run.run_id in self.finished or run.run_id in next_ids]
-
-    def describe(self, run: Run) -> str:
-        """What becomes of a run: `done`, `to run` or `skipped: ...`."""
-        if run.run_id in self.finished:
-            return "done"
-        return f"skipped: {run.skip}" if run.skip else "to run"
-
-    def summary(self) -> str:
-        """A line where nothing is missing, or where the user's code or data have changed; empty otherwise."""
-        if self.missing:
-            identity = join_identities(run.identity for run in self.plan.runs)
-            return describe_stale(self.records, {**identity.code, **identity.data})
-        if self.reason:
-            return f"Nothing to run. {self.reason}"
-        done = self.finished if self.space is None else self.answered
-        return f"Nothing to run: all runs have ended before ({len(done):,})."
-
-
-def proposed_before(space: SearchSpace, records: Iterable[RunRecord]) -> list[RunRecord]:
-    """The records of runs that a searcher proposed from this space, with the present code and data."""
-    proposed = [record for record in records if record.proposed and space.contains(record.proposed)]
-    return [record for record in proposed if space.run_of(record.proposed).run_id == record.run_id]
 
 
 class Identities:

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from dmls_ray.analysis.metrics import is_time
 from dmls_ray.analysis.stats.looks import FIRST_LOOK
 from dmls_ray.config.grid import Plan, Run
 from dmls_ray.config.identity import Identity, join_identities
@@ -19,7 +20,7 @@ from dmls_ray.config.search_space import SearchSpace
 from dmls_ray.execution.planning import search_minimizes
 from dmls_ray.records import provenance
 from dmls_ray.records.aggregate import take_epochs, take_results
-from dmls_ray.records.model import EpochRecord, RunRecord
+from dmls_ray.records.model import EpochRecord, RankRecord, RunRecord, seconds_of_run
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.run_events import RunFinished
 from dmls_ray.util.digests import file_of_user_module
@@ -37,14 +38,18 @@ class Recorder:
     """When the call began: names it in its records."""
     oversubscribes: Callable[[Any], bool] = lambda config: False
     """Whether a configuration has more threads than the cluster has cores."""
+    ranks: int = 1
+    """How many ranks serve the runs."""
     _begun: dict[str, RunRecord] = field(init=False, default_factory=dict)
     """By run that is under way: the record that it would have if it were cut short now."""
-    _last_end: float | None = field(init=False, default=None)
+    _last_end: dict[int, float] = field(init=False, default_factory=dict)
+    """Lane -> when its last run ended, or its first began."""
 
-    def started(self, run: Run) -> None:
-        """Note the start of an attempt at a run."""
+    def started(self, run: Run, lane: int) -> None:
+        """Note the start of an attempt at a run on a lane."""
         self._begun[run.run_id] = self._record(run, Outcome.KILLED, "")
-        self._last_end = self._last_end or time.monotonic()
+        if lane not in self._last_end:
+            self._last_end[lane] = time.monotonic()
 
     def epoch_ended(self, run: Run, epoch: EpochRecord) -> RunRecord:
         """Keep an epoch, in case the run is cut short; returns the record of the run so far."""
@@ -57,6 +62,7 @@ class Recorder:
         record = self._record(run, event.verdict.outcome, event.verdict.reason)
         record.traceback = event.verdict.traceback
         record.attempts = event.attempts
+        record.lane = event.lane
         record.earlier_attempts = [asdict(attempt) for attempt in event.earlier]
         # A skipped run was not begun.
         begun = self._begun.pop(run.run_id, record)
@@ -74,14 +80,18 @@ class Recorder:
             take_epochs(record, begun.epochs, self.workload.metrics)
 
         now = time.monotonic()
-        # Runs of a search overlap, so the time between two ends says nothing.
+        # Runs that share the ranks overlap, so the time between two ends says nothing.
         metrics = record.metrics
-        if self._last_end is not None and "total_s" in metrics and not self.options.search:
-            overhead_s = now - self._last_end - metrics["total_s"] - metrics.get("instruments_s", 0.0)
+        last_end = self._last_end.get(event.lane)
+        if last_end is not None and "total_s" in metrics and self.options.is_timed:
+            overhead_s = now - last_end - metrics["total_s"] - metrics.get("instruments_s", 0.0)
             # On a busy machine this process may learn of the first start late; the others follow an end that it knows.
             if overhead_s >= 0:
                 metrics["overhead_s"] = overhead_s
-        self._last_end = now
+        self._last_end[event.lane] = now
+        if self.options.mode == "shared":
+            record.share_of_time_s = seconds_of_run(record) * record.config.get("world_size", 1) / self.ranks
+            leave_out_times(record)
         return record
 
     def skipped(self, run: Run) -> RunRecord:
@@ -113,6 +123,18 @@ class Recorder:
             versions=provenance.describe_versions(),
             git=provenance.describe_git(),
         )
+
+
+def leave_out_times(record: RunRecord) -> None:
+    """Remove the numbers that mean nothing where runs shared the machines: no table and no file has them then."""
+    measured: list[RunRecord | RankRecord | EpochRecord] = [record, *record.ranks, *record.epochs]
+    for rank in record.ranks:
+        measured += rank.epochs
+    for part in measured:
+        part.metrics = {name: value for name, value in part.metrics.items() if not is_time(name)}
+    for rank in record.ranks:
+        rank.step_ms_quantiles = []
+        rank.utilization = {}
 
 
 def describe_session(plan: Plan, options: Options, space: SearchSpace | None = None) -> dict[str, Any]:

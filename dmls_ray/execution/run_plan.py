@@ -26,14 +26,8 @@ from dmls_ray.config.options import Options
 from dmls_ray.config.search_space import SearchSpace
 from dmls_ray.config.sweep_file import SWEEP_FILE, sweep_file_text
 from dmls_ray.execution.executor import Executor
-from dmls_ray.execution.planning import (
-    FolderState,
-    finished_run_ids,
-    kept_records,
-    plan_of,
-    proposed_before,
-    results_location,
-)
+from dmls_ray.execution.folder_state import FolderState, finished_run_ids, kept_records, proposed_before
+from dmls_ray.execution.planning import plan_of, results_location
 from dmls_ray.execution.recorder import describe_session
 from dmls_ray.execution.supervisor import Heartbeat
 from dmls_ray.execution.view import ProgressConsole, View

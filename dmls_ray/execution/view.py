@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from rich.cells import cell_len
 from rich.console import Console
@@ -71,6 +71,8 @@ class View:
         self._varied: Sequence[str] = ()
         self._unmeasured: set[str] = set()
         """Trials of the runs to come of which no run has ended."""
+        self.lanes: Callable[[], int] = lambda: 1
+        """How many lanes there are. Of several, a run is shown with its own."""
 
     def __enter__(self) -> View:
         return self
@@ -105,9 +107,10 @@ class View:
             self.note(_STARTING)
 
     def extend(self, more: int, reason: str) -> None:
-        """Go on with a number of further runs, for this reason."""
+        """Go on with a number of further runs, for this reason; empty: there is none to be shown."""
         self.total += more
-        self.note(reason)
+        if reason:
+            self.note(reason)
 
     def event(self, run: Run, event: RunEvent) -> None:
         """Show that a run has started or ended an epoch."""
@@ -134,14 +137,18 @@ class View:
         tail = f", about {duration(left)} left" if left else ""
         if left and self._unmeasured:
             tail += " if other settings take as long"
-        self.note(f"[{self.ended:{width}}/{self.total}] {run.label(self._varied)}: {describe_end(record)}{tail}")
+        place = ""
+        if self.lanes() > 1 and record.attempts:
+            place = f"lane {record.lane} machine {record.machine.get('host', '')}: "
+        end = f"{run.label(self._varied)}: {describe_end(record)}{tail}"
+        self.note(f"[{self.ended:{width}}/{self.total}] {place}{end}")
 
 
 def describe_end(record: RunRecord) -> str:
     """A run's end in a few words."""
     if record.outcome is not Outcome.OK:
         return f"{record.outcome.value}: {record.reason}" if record.reason else record.outcome.value
-    metrics, is_alone = record.metrics, record.mode != "search"
+    metrics, is_alone = record.metrics, record.mode == "bench"
     parts = ["ok"]
     if record.is_stopped:
         parts = [f"stopped after epoch {metrics['stopped_epoch']}"]

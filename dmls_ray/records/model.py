@@ -41,6 +41,9 @@ def distinct_names(names: Iterable[str], taken: Collection[str], prefix: str) ->
     return columns
 
 
+FIRST_LANE = 1
+"""Number of the lane that is always there. A lane is ranks that can serve the widest run of a sweep."""
+
 STEP_QUANTILES = (0, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 1)
 """Shares of a rank's counted steps at which its record says how long they took at most."""
 
@@ -194,10 +197,15 @@ class RunRecord(RunValues, kw_only=True, omit_defaults=True):
     session: str = ""
     """Start of the command that ran the run (UTC, ISO 8601)."""
     mode: str = "bench"
-    """`bench`, or `search`, where runs share the machine and their times are not comparable."""
+    """`bench`; `search`, where runs share the machine and their times are not comparable; `shared`, where they share it
+    and have no times."""
+    share_of_time_s: float = 0.0
+    """Of a run that shared the ranks: its seconds times its share of them, which sum up to the time of the sweep."""
 
     started_at: str = ""
     """UTC, ISO 8601."""
+    lane: Int = FIRST_LANE
+    """Number of the lane on which it ran. Lanes measure at the same time."""
     oversubscribed: bool = False
     """Whether the ranks had fewer CPU cores than threads."""
     code: SharedObject = msgspec.field(default_factory=dict)
@@ -317,8 +325,8 @@ class Durations:
         self._all: list[float] = []
         self._of: dict[str, list[float]] = {}
         for record in records:
-            if record.outcome is Outcome.OK and "total_s" in record.metrics:
-                seconds = seconds_of_run(record)
+            seconds = seconds_of_run(record)
+            if record.outcome is Outcome.OK and seconds:
                 self._all.append(seconds)
                 self._of.setdefault(record.trial_id, []).append(seconds)
 
@@ -334,4 +342,6 @@ class Durations:
 
 def seconds_of_run(record: RunRecord) -> float:
     """Seconds of a run with what the sweep needs besides: memory measured, and the time since the run before."""
-    return sum(record.metrics.get(name, 0.0) for name in ("total_s", "instruments_s", "overhead_s"))
+    return record.share_of_time_s + sum(
+        record.metrics.get(name, 0.0) for name in ("total_s", "instruments_s", "overhead_s")
+    )

@@ -48,6 +48,15 @@ def machine_text(described: Mapping[str, Any]) -> str:
     return f"{described['host']}: {', '.join(parts)}"
 
 
+def kind_of_machine(described: Mapping[str, Any]) -> str:
+    """`AMD EPYC, 250 GiB, NVIDIA H200`: what machines have in common that are equally fast, but their cores.
+
+    Memory has two digits, since machines of one kind report a little more or less.
+    """
+    memory = f"{described['memory_mib'] / 1024:.2g} GiB"
+    return ", ".join([described["cpu"], memory, *described["gpus"]])
+
+
 @functools.cache
 def describe_versions() -> dict[str, str]:
     """Versions of Python and of the packages that do the work; none of the packages is imported."""

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from dmls_ray.records.model import EpochRecord, Int, RankRecord, RunValues
+from dmls_ray.records.model import FIRST_LANE, EpochRecord, Int, RankRecord, RunValues
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.returned import checked_epoch, is_number, part_of, plain_values
 
@@ -146,6 +146,8 @@ class RunStarted:
     """From 1."""
     after: str = ""
     """Why the attempt before it ended; empty for the first."""
+    lane: int = FIRST_LANE
+    """Number of the lane of its ranks."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -173,6 +175,8 @@ class RunFinished:
     """Of the ranks that returned, in their order."""
     machines: tuple[dict[str, Any], ...] = ()
     """Description of each machine of the run, the first rank's first."""
+    lane: int = FIRST_LANE
+    """Number of the lane of its ranks."""
 
 
 @dataclass(frozen=True, kw_only=True)

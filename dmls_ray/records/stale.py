@@ -96,13 +96,18 @@ def replaces(later: RunRecord, earlier: RunRecord) -> bool:
     """Whether a later record of the same run takes the place of an earlier one.
 
     A failure does not take the place of an answer: of two sweeps at one place, one may have ended the run, and which of
-    their records is the later may depend on the clocks of two machines. Nor does a run of a search take the place of a
-    benchmark's answer, whose times were measured alone. An answer that did not suffice gives way: that of a search to a
-    benchmark, and that of a run which a search has stopped early.
+    their records is the later may depend on the clocks of two machines. Nor does a run that shared the machine take the
+    place of a benchmark's answer, whose times were measured alone. An answer that did not suffice gives way: that of a
+    shared machine to a benchmark, and that of a run which a search has stopped early.
     """
     if not earlier.outcome.is_final():
         return True
-    modes = earlier.mode, later.mode
+    worth, before = (_WORTH.get(record.mode, 0) for record in (later, earlier))
     if later.outcome.is_final():
-        return modes != ("bench", "search")
-    return modes == ("search", "bench") or earlier.is_stopped
+        return worth >= before
+    return worth > before or earlier.is_stopped
+
+
+_WORTH = {"search": 0, "shared": 1, "bench": 2}
+"""Mode of a record -> its place among those of one run: runs of a search may be stopped early, and shared ones have no
+times."""

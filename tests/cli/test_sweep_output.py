@@ -24,7 +24,8 @@ from dmls_ray.cli.sweep_output import (
 )
 from dmls_ray.config.options import Options
 from dmls_ray.config.sweep_file import read_sweep_file, sweep_file_text
-from dmls_ray.execution.planning import FolderState, make_plan
+from dmls_ray.execution.folder_state import FolderState
+from dmls_ray.execution.planning import make_plan
 from dmls_ray.execution.view import ProgressConsole
 from dmls_ray.workloads.base import Workload
 from dmls_ray.workloads.classification.config import TrialConfig

@@ -246,6 +246,6 @@ def test_a_machine_is_looked_at_where_dmls_ray_cannot_be_imported(tmp_path: Path
     (tmp_path / "look").write_bytes(cloudpickle.dumps(make_look()))
     script = "import pickle, sys; sys.path[:] = [p for p in sys.path if p]; sys.meta_path.insert(0, type('No', (), {"
     script += "'find_spec': staticmethod(lambda name, *_: (_ for _ in ()).throw(ImportError(name)) if name.startswith("
-    script += "'dmls_ray.') else None)})()); print(sorted(pickle.load(open(sys.argv[1], 'rb'))()))"
+    script += "'dmls_ray.') else None)})()); print(sorted(pickle.load(open(sys.argv[1], 'rb'))()[0]))"
     done = call([sys.executable, "-c", script, str(tmp_path / "look")], Path("/"))
     assert "'dmls_ray'" in done.stdout, done.stderr

@@ -14,8 +14,9 @@ from dmls_ray.analysis.results import Results
 from dmls_ray.cluster.resources import local_resources
 from dmls_ray.config.options import Options
 from dmls_ray.execution.executor import Executor
+from dmls_ray.execution.folder_state import FolderState
 from dmls_ray.execution.jobs import remove_checkpoints, run_folder
-from dmls_ray.execution.planning import FolderState, make_plan
+from dmls_ray.execution.planning import make_plan
 from dmls_ray.execution.supervisor import Heartbeat
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.run_events import RankResult, RunAborted, RunFinished, RunStarted, Verdict
@@ -82,6 +83,9 @@ def test_the_files_of_a_sweep_that_is_stopped_are_written_before_its_ranks_end(
     events: list[str] = []
 
     class Group:
+        broker = SimpleNamespace(submit=print)
+        ranks = 1
+
         def __init__(self, *_: object, **__: object) -> None: ...
 
         def __enter__(self) -> Group:

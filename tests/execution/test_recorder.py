@@ -50,7 +50,7 @@ def test_overhead_is_the_time_between_two_ends_that_no_run_took(
     results = (RankResult(rank=0, metrics=dict(values)),)
     finished = RunFinished(verdict=Verdict(outcome=Outcome.OK), attempts=1, results=results)
     for run, overhead_s in zip(plan.runs, overheads, strict=True):
-        recorder.started(run)
+        recorder.started(run, 1)
         metrics = recorder.finished(run, finished).metrics
         assert metrics.get("overhead_s") == pytest.approx(overhead_s)
         assert metrics.items() >= values.items()

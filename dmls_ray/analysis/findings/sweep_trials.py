@@ -38,7 +38,7 @@ class Stage:
     """
 
     records: Sequence[RunRecord]
-    """The runs of the sweep in bench mode."""
+    """The runs of the sweep, without those of a search."""
     until: Until
     """Until when trials are repeated."""
     beaten: frozenset[str] = frozenset()
@@ -76,9 +76,14 @@ class Stage:
         """Number of blocks that the sweep may have at most, by the number of repeats and the time that are allowed."""
         most, budget = self.until.max_repeats, self.until.budget
         if budget is not None and self.block_s > 0:
-            spent = sum(seconds_of_run(record) for record in self.records if record.repeat >= FIRST_LOOK)
-            left = math.floor(max(budget - spent, 0.0) / self.block_s)
-            most = min(most, FIRST_LOOK + math.floor(budget / self.block_s), self.blocks + left)
+            # Lanes measure at the same time.
+            spent = dict.fromkeys((record.lane for record in self.records), 0.0)
+            for record in self.records:
+                if record.repeat >= FIRST_LOOK:
+                    spent[record.lane] += seconds_of_run(record)
+            further = len(spent) * math.floor(budget / self.block_s)
+            left = sum(math.floor(max(budget - seconds, 0.0) / self.block_s) for seconds in spent.values())
+            most = min(most, FIRST_LOOK + further, self.blocks + left)
         return max(most, self.blocks)
 
     def without_those_left_out(self) -> Stage:
@@ -272,8 +277,8 @@ def sweep_trials(
     stage = None
     looks: Looks = "none"
     if results.until is not None:
-        bench = [record for record in results.records if record.mode == "bench"]
-        stage = Stage(bench, results.until).without_those_left_out()
+        measured = [record for record in results.records if record.mode != "search"]
+        stage = Stage(measured, results.until).without_those_left_out()
         looks = "last" if stage.is_last else "open"
     questions = Questions.of_trials(trials)
     comparisons = Comparisons(trials, looks=looks, measures=len(questions.judged(trials)))

@@ -55,7 +55,7 @@ def methodology(results: Results, table: Table) -> list[str]:
         return sentences
     if any(record.mode == "search" for record in ran):
         sentences.append("Runs of a search share the machine, and later configurations may depend on earlier results.")
-    else:
+    elif all(record.mode == "bench" for record in ran):
         blocks, seeds = {record.repeat for record in ran}, _listed({record.order_seed for record in ran})
         sentences.append(
             f"Each run had its ranks' resources to itself. Blocks: {len(blocks)}, with one repeat of every trial each, "

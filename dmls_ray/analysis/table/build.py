@@ -173,6 +173,8 @@ def _incomparable(records: Sequence[RunRecord]) -> Iterator[str]:
         )
     if "search" in modes:
         yield "Runs of a search share the machine, and some are stopped early, so their times are not shown."
+    if "shared" in modes:
+        yield "Runs shared the machines (--times off), so no times are shown."
     if is_resumed:
         yield "Some runs were resumed from a checkpoint; their times do not include the work that was lost."
     if len(devices) > 1:

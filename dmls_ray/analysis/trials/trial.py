@@ -35,7 +35,7 @@ class Comparisons:
     """Comparisons of the trials of one table, with intervals of 95% for all pairs and measures of its answer together.
 
     Only values of one block with the same versions are compared; what drifts, as times do, only of the same session,
-    machine and device, too.
+    lane, machine and device, too.
 
     Args:
         trials: all trials of the table.
@@ -220,8 +220,8 @@ class Trial:
 
     @cached_property
     def environments(self) -> dict[int, tuple[Hashable, Hashable]]:
-        """Block -> versions and commit of its counted run; and its session, machine and device. A device that the
-        configuration names does not count.
+        """Block -> versions and commit of its counted run; and its session, lane, machine and device. A device that
+        the configuration names does not count.
         """
         environments: dict[int, tuple[Hashable, Hashable]] = {}
         for record in self.counted:
@@ -229,7 +229,8 @@ class Trial:
             if record.config.get("device", "auto") == "auto":
                 device = record.device
             software = tuple(sorted(software_facts(record.versions, record.git).items()))
-            environments[record.repeat] = software, (*hardware_key(record.machine), device, record.session)
+            place = (*hardware_key(record.machine), device, record.lane, record.session)
+            environments[record.repeat] = software, place
         return environments
 
     def common_blocks(self, base: Trial) -> set[int]:

@@ -11,6 +11,7 @@ from typing import Any
 
 from dmls_ray.cluster.messages import Job
 from dmls_ray.config.options import RunLimits
+from dmls_ray.records.model import FIRST_LANE
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.run_events import EarlierAttempt, RankResult, RunStarted, Verdict
 
@@ -38,6 +39,8 @@ class Attempt:
     """The attempts before this one."""
     retries_used: int = 0
     """How many of them count against max_retries."""
+    lane: int = FIRST_LANE
+    """Number of the lane of its ranks."""
     machines: list[dict[str, Any]] = field(default_factory=list)
     """Description of each machine of its ranks, the first rank's first."""
     results: dict[str, RankResult] = field(default_factory=dict)
@@ -95,7 +98,8 @@ class Attempt:
 
     def start_event(self) -> RunStarted:
         """What the sweep receives at its start."""
-        return RunStarted(attempt=self.number, after=self.earlier[-1].reason if self.earlier else "")
+        after = self.earlier[-1].reason if self.earlier else ""
+        return RunStarted(attempt=self.number, after=after, lane=self.lane)
 
     @property
     def pending(self) -> list[str]:

@@ -25,7 +25,6 @@ from dmls_ray.cluster.messages import ExpectedTrainer, Job, Lease, Leave, RankDe
 from dmls_ray.cluster.scheduler.attempt import Attempt, now, oom_kill_evidence
 from dmls_ray.cluster.scheduler.dispatcher import Dispatcher, skipped
 from dmls_ray.cluster.scheduler.membership import Membership, Rank
-from dmls_ray.cluster.scheduler.retry import Queued
 from dmls_ray.config.options import RunLimits
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.run_events import EpochEnded, RankResult, RunEvent, RunFinished, SkipKind, Verdict
@@ -48,7 +47,7 @@ class Broker:
     Args:
         expected: the trainers all of whose ranks must have joined before any run starts. Otherwise a run would be timed
             while another rank of its machines still starts.
-        exclusive: lease to one run at a time (bench mode), not to as many as there are ranks for.
+        exclusive: lease the ranks of a lane to one run at a time (bench mode), not to as many as there are ranks for.
         limits: timeouts, retries and the memory of ranks.
         end_process: kills the process of a rank, whatever it does; returns whether it is gone.
         oom_kills_on: the kernel's count of processes killed for lack of memory on a rank's machine; None if unknown.
@@ -102,7 +101,7 @@ class Broker:
             return rank.lease  # the first reply was lost in the network
 
         reply = rank.waiting = asyncio.get_running_loop().create_future()
-        self.dispatcher.dispatch()
+        self.dispatcher.dispatch(self.members.lane_of(rank.registration.trainer))
         try:
             return await reply
         except asyncio.CancelledError:
@@ -202,9 +201,12 @@ class Broker:
         elif reason := self.dispatcher.failures.give_up_reason(job.trial_id):
             self.dispatcher.streams.add(job.run_id, skipped(reason, SkipKind.GIVEN_UP))
         else:
-            self.dispatcher.queue.append(Queued(job))
-            self.dispatcher.dispatch()
+            self.dispatcher.submit(job)
         return True
+
+    async def end_block(self, block: int) -> None:
+        """Free the lane of a block: all of its runs have ended."""
+        self.dispatcher.end_block(block)
 
     async def given_up(self, trial_id: str) -> str:
         """Why further runs of a trial are skipped; empty if they are not."""
@@ -225,12 +227,9 @@ class Broker:
                 current.decide(epochs=epochs)
         if epochs is not None:
             return
-        # Retries are at the front; behind them may be thousands of runs.
-        retries = itertools.takewhile(lambda queued: queued.earlier, self.dispatcher.queue)
-        queued = next((queued for queued in retries if queued.job.run_id == run_id), None)
+        queued = self.dispatcher.queues.remove_retry(run_id)
         if queued is not None:
             # Its attempt died, and no other is wanted.
-            self.dispatcher.queue.remove(queued)
             *earlier, last = queued.earlier
             verdict = Verdict(outcome=Outcome(last.outcome), reason=last.reason)
             finished = RunFinished(verdict=verdict, attempts=len(queued.earlier), earlier=tuple(earlier))
@@ -261,8 +260,14 @@ class Broker:
         self.dispatcher.give_up(trainer, reason, is_lost=is_lost)
 
     async def end_trainer(self, trainer: str, left: str) -> None:
-        """Remove the ranks of a trainer whose machine has left the cluster; no run is charged for it."""
-        self.members.departed[left] = None
+        """Remove the ranks of a trainer; no run is charged for it.
+
+        Args:
+            trainer: the trainer.
+            left: its machine, if that has left the cluster.
+        """
+        if left:
+            self.members.departed[left] = None
         self.dispatcher.end_ranks_of(trainer, departed=left)
 
     async def refusals(self) -> dict[str, str]:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
-from collections import deque
 from collections.abc import Awaitable, Callable
 
-from dmls_ray.cluster.messages import Lease, RankRegistration
+from dmls_ray.cluster.messages import Job, Lease, RankRegistration
 from dmls_ray.cluster.resources import RankRequest, place_ranks
 from dmls_ray.cluster.scheduler.attempt import Attempt, now
-from dmls_ray.cluster.scheduler.membership import Membership
+from dmls_ray.cluster.scheduler.lanes import LaneQueues
+from dmls_ray.cluster.scheduler.membership import Lane, Membership
 from dmls_ray.cluster.scheduler.retry import FailureCounter, Queued, retry
 from dmls_ray.cluster.scheduler.watchdog import CHECK_INTERVAL_S, Watchdog
 from dmls_ray.config.options import RunLimits
@@ -25,7 +25,7 @@ class Dispatcher:
 
     Args:
         members: the ranks.
-        exclusive: lease to one run at a time (bench mode), not to as many as there are ranks for.
+        exclusive: lease the ranks of a lane to one run at a time (bench mode), not to as many as there are ranks for.
         limits: timeouts, retries and the memory of ranks.
         end_process: kills the process of a rank, whatever it does; returns whether it is gone.
     """
@@ -42,8 +42,7 @@ class Dispatcher:
         self._exclusive = exclusive
         self._limits = limits
         self._end_process = end_process
-        self.queue: deque[Queued] = deque()
-        """Runs in the order in which they start."""
+        self.queues = LaneQueues(members.lanes)
         self.streams = EventStreams()
         self.failures = FailureCounter(limits.give_up_after)
         self.attempts: dict[str, Attempt] = {}
@@ -55,36 +54,58 @@ class Dispatcher:
         self._watching: asyncio.Task[None] | None = None
         self._killing: set[asyncio.Future[bool]] = set()
 
-    def dispatch(self) -> None:
-        """Start or skip runs at the front of the queue as far as that is possible now."""
-        while self.queue and self.members.is_complete:
+    def submit(self, job: Job) -> None:
+        """Queue a run."""
+        self.queues.add(Queued(job))
+        self.dispatch()
+
+    def end_block(self, block: int) -> None:
+        """Free the lane of a block whose runs have all ended."""
+        self.queues.end_block(block)
+        self.dispatch()
+
+    def dispatch(self, *lanes: Lane) -> None:
+        """Start or skip runs as far as that is possible now.
+
+        Args:
+            lanes: those on which something has changed; without them, all.
+        """
+        given = self.queues.give_blocks()
+        for lane in {*given, *lanes} if lanes else list(self.members.lanes.values()):
+            self._dispatch_on(lane)
+        if (self.queues or self.attempts) and (self._watching is None or self._watching.done()):
+            self._watching = asyncio.get_running_loop().create_task(self._watch())
+
+    def _dispatch_on(self, lane: Lane) -> None:
+        """Start or skip the runs at the front of a lane's queue."""
+        queue = self.queues.of(lane)
+        while queue and lane.is_complete:
             # In bench mode one run at a time, and once all ranks have asked for work.
-            if self._exclusive and (self.attempts or self.members.has_rank_not_yet_idle):
+            if self._exclusive and (lane.under_way or lane.has_rank_not_yet_idle):
                 break
-            request = RankRequest.of(self.queue[0].job.config)
-            if counts := place_ranks(self.members.idle_slots, request):
-                self._start(self.queue.popleft(), self.members.choose_idle(counts))
+            request = RankRequest.of(queue[0].job.config)
+            if counts := place_ranks(lane.idle_slots, request):
+                self._start(queue.popleft(), lane, lane.choose_idle(counts))
                 continue
             # The run gets its ranks once others have returned theirs, or once missing machines are back.
-            may_fit_later = bool(place_ranks(self.members.slots, request))
+            may_fit_later = bool(place_ranks(lane.slots, request))
             if may_fit_later or self.members.wait_until(self._limits.wait_for_ranks) > now():
                 break
-            queued = self.queue.popleft()
+            queued = queue.popleft()
             departed = f" since {', '.join(self.members.departed)} left" if self.members.departed else ""
             reason = (
-                f"{request} found only {len(self.members.ranks)} ranks{departed} after "
+                f"{request} found only {len(lane.ranks)} ranks{departed} after "
                 f"{self._limits.wait_for_ranks:g} s (wait_for_ranks); the same command runs it once its machines are "
                 "back."
             )
             self.streams.add(queued.job.run_id, skipped(reason, SkipKind.NO_RANKS, queued.earlier))
-        if (self.queue or self.attempts) and (self._watching is None or self._watching.done()):
-            self._watching = asyncio.get_running_loop().create_task(self._watch())
 
     async def _watch(self) -> None:
         """Look at the clocks until no run is left."""
         try:
-            while self.queue or self.attempts:
+            while self.queues or self.attempts:
                 self._watchdog.check(list(self.attempts.values()))
+                self.queues.leave_broken_lanes()
                 self.dispatch()
                 await asyncio.sleep(CHECK_INTERVAL_S)
         except Exception as error:
@@ -92,16 +113,17 @@ class Dispatcher:
             self.abort(f"the scheduler failed: {type(error).__name__}: {error}")
             raise
 
-    def _start(self, queued: Queued, names: list[str]) -> None:
-        """Lease ranks to a run."""
+    def _start(self, queued: Queued, lane: Lane, names: list[str]) -> None:
+        """Lease ranks of a lane to a run."""
         job, ranks = queued.job, [self.members.ranks[name] for name in names]
         # Unique also for a run that is submitted again after it was skipped: the store in which its ranks meet may
         # still have keys of the earlier lease.
         lease_id = f"{next(self._leases)}/{job.run_id}/{len(queued.earlier) + 1}"
-        attempt = Attempt(job, lease_id, names, queued.earlier, queued.retries_used)
+        attempt = Attempt(job, lease_id, names, queued.earlier, queued.retries_used, lane=lane.number)
         infos = {rank.registration.machine: rank.registration.machine_info for rank in ranks}
         attempt.machines = [info for info in infos.values() if info]
         self.attempts[lease_id] = attempt
+        lane.under_way.add(lease_id)
         self.streams.add(job.run_id, attempt.start_event())
 
         machines = tuple(rank.registration.machine for rank in ranks)
@@ -181,12 +203,13 @@ class Dispatcher:
         for name in self.members.of_trainer(trainer):
             if name in self.members.ranks:
                 self.lose(name, departed=departed)
+        self.queues.leave_broken_lanes()
         self.dispatch()
 
     def abort(self, reason: str, *, is_lost: bool = False) -> None:
         """End all runs: the worker group cannot serve any more."""
         self.aborted = RunAborted(reason=reason, is_lost=is_lost)
-        self.queue.clear()
+        self.queues.clear()
         self.attempts.clear()
         self.streams.abort(self.aborted)
 
@@ -195,6 +218,8 @@ class Dispatcher:
         if not attempt.is_over or attempt.lease_id not in self.attempts:
             return
         del self.attempts[attempt.lease_id]
+        lane = self.members.lanes[attempt.lane]
+        lane.under_way.discard(attempt.lease_id)
         attempt.settled.set()
         for name in attempt.ranks:
             rank = self.members.ranks.get(name)
@@ -203,12 +228,11 @@ class Dispatcher:
         verdict = attempt.verdict()
         again = retry(attempt, verdict, self._limits)
         if again is not None:
-            # At the front, since its block is being measured.
-            self.queue.appendleft(again)
+            self.queues.put_back(again)
         else:
             self.failures.note(attempt.job.trial_id, verdict)
             self.streams.add(attempt.job.run_id, finished_run(attempt, verdict))
-        self.dispatch()
+        self.dispatch(lane)
 
 
 def skipped(reason: str, kind: SkipKind, earlier: tuple[EarlierAttempt, ...] = ()) -> RunFinished:
@@ -225,6 +249,7 @@ def finished_run(attempt: Attempt, verdict: Verdict) -> RunFinished:
         earlier=tuple(attempt.earlier),
         results=tuple(sorted(attempt.results.values(), key=lambda result: result.rank)),
         machines=tuple(attempt.machines),
+        lane=attempt.lane,
     )
 
 

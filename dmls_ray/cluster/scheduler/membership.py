@@ -1,4 +1,4 @@
-"""`Membership`: which ranks there are, which of them are idle, and which trainers are still to come."""
+"""`Membership`: which ranks there are, which trainers are still to come, and the lanes that they make."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from dmls_ray.cluster.messages import ExpectedTrainer, Lease, Leave, RankRegistration
 from dmls_ray.cluster.scheduler.attempt import Attempt, now
+from dmls_ray.records.model import FIRST_LANE
 
 IDLE_REPORT_TIMEOUT_S = 10.0
 """How long a rank that has joined, or whose run has ended, may take to ask for work before runs start without it."""
@@ -95,67 +96,48 @@ class Rank:
             self.waiting.set_result(reply)
 
 
-class Membership:
-    """Ranks by name, and what is expected of their trainers.
+class Lane:
+    """Ranks that can serve the widest run of a sweep, and their trainers."""
 
-    Args:
-        expected: trainers that are announced already, by name.
-    """
-
-    def __init__(self, expected: Mapping[str, ExpectedTrainer]) -> None:
+    def __init__(self, number: int) -> None:
+        self.number = number
         self.ranks: dict[str, Rank] = {}
         """By name, in the order in which runs take them."""
         self.slots: Counter[str] = Counter()
         """Ranks of each machine."""
-        self.trainers = {name: Trainer(item) for name, item in expected.items()}
-        """Trainers that are announced and not over."""
-        self.ended: set[str] = set()
-        """Trainers that are over."""
-        self.refusals: dict[str, str] = {}
-        """Trainers whose ranks cannot serve, and why."""
-        self.departed: dict[str, None] = {}
-        """Machines that have left, and are not back."""
-        self.changed = now()
-        """When ranks were last lost for good, or announced."""
+        self.trainers: dict[str, Trainer] = {}
+        """Its trainers that are announced and not over."""
+        self.width = 0
+        """Ranks that the widest run needs."""
+        self.under_way: set[str] = set()
+        """lease_id of each of its attempts."""
 
-    def add(self, name: str, registration: RankRegistration) -> None:
-        """Add a rank, unless its trainer is over."""
-        if registration.trainer in self.ended:
-            return
-        self.ranks[name] = Rank(registration)
+    def add(self, name: str, rank: Rank) -> None:
+        """Add a rank."""
+        self.ranks[name] = rank
         self.ranks = dict(sorted(self.ranks.items(), key=_place))
-        self.slots[registration.machine] += 1
-        self.departed.pop(registration.machine, None)
-        if trainer := self.trainers.get(registration.trainer):
-            trainer.joined(registration)
+        self.slots[rank.registration.machine] += 1
 
-    def remove(self, name: str) -> Rank:
-        """Remove a rank, and answer what it waits for."""
+    def remove(self, name: str) -> None:
+        """Remove a rank."""
         rank = self.ranks.pop(name)
         self.slots[rank.registration.machine] -= 1
-        if trainer := self.trainers.get(rank.registration.trainer):
-            trainer.present -= 1
-            trainer.lost.add(rank.registration.index)
-            if trainer.present < trainer.expected.ranks and trainer.missing_since is None:
-                trainer.missing_since = now()
-        rank.answer(None)
-        return rank
 
-    def expect(self, name: str, expected: ExpectedTrainer) -> None:
-        """Announce a trainer, unless it is over or announced already."""
-        if name not in self.ended and name not in self.trainers:
-            self.trainers[name] = Trainer(expected)
-            self.changed = now()
+    def expect(self, name: str, trainer: Trainer) -> None:
+        """Count on the ranks of a trainer."""
+        self.trainers[name] = trainer
+        self.width = max(self.width, sum(item.expected.ranks for item in self.trainers.values()))
 
-    def end_trainer(self, name: str) -> None:
-        """Expect no more ranks of a trainer."""
-        self.ended.add(name)
-        self.changed = now()
-        self.trainers.pop(name, None)
+    @property
+    def is_whole(self) -> bool:
+        """Whether it has, or will have again, as many ranks as the widest run needs."""
+        ranks = [trainer.expected.ranks for trainer in self.trainers.values() if not trainer.is_arriving]
+        return sum(ranks) >= self.width
 
-    def of_trainer(self, trainer: str) -> dict[str, Rank]:
-        """The ranks of a trainer, by name."""
-        return {name: rank for name, rank in self.ranks.items() if rank.registration.trainer == trainer}
+    @property
+    def is_complete(self) -> bool:
+        """Whether all ranks that runs wait for have joined."""
+        return all(trainer.missing_since is None or trainer.is_arriving for trainer in self.trainers.values())
 
     @property
     def idle_slots(self) -> Counter[str]:
@@ -172,11 +154,6 @@ class Membership:
         return chosen
 
     @property
-    def is_complete(self) -> bool:
-        """Whether all ranks that runs wait for have joined."""
-        return all(trainer.missing_since is None or trainer.is_arriving for trainer in self.trainers.values())
-
-    @property
     def has_rank_not_yet_idle(self) -> bool:
         """Whether a rank has joined, or finished its run, and has not asked for work yet.
 
@@ -186,6 +163,81 @@ class Membership:
         """
         since = now() - IDLE_REPORT_TIMEOUT_S
         return any(rank.waiting is None and rank.free_since > since for rank in self.ranks.values())
+
+
+class Membership:
+    """Ranks by name, what is expected of their trainers, and the lanes that they make.
+
+    Args:
+        expected: trainers that are announced already, by name.
+    """
+
+    def __init__(self, expected: Mapping[str, ExpectedTrainer]) -> None:
+        self.ranks: dict[str, Rank] = {}
+        """By name."""
+        self.trainers: dict[str, Trainer] = {}
+        """Trainers that are announced and not over."""
+        self.lanes = {FIRST_LANE: Lane(FIRST_LANE)}
+        """By number. The first is always there."""
+        self._lane_of: dict[str, Lane] = {}
+        """By trainer, of those that are over, too."""
+        self.ended: set[str] = set()
+        """Trainers that are over."""
+        self.refusals: dict[str, str] = {}
+        """Trainers whose ranks cannot serve, and why."""
+        self.departed: dict[str, None] = {}
+        """Machines that have left, and are not back."""
+        self.changed = now()
+        """When ranks were last lost for good, or announced."""
+        for name, item in expected.items():
+            self.expect(name, item)
+
+    def lane_of(self, trainer: str) -> Lane:
+        """The lane of a trainer; the first if it was never announced."""
+        return self._lane_of.get(trainer, self.lanes[FIRST_LANE])
+
+    def add(self, name: str, registration: RankRegistration) -> None:
+        """Add a rank, unless its trainer is over."""
+        if registration.trainer in self.ended:
+            return
+        self.ranks[name] = Rank(registration)
+        self.lane_of(registration.trainer).add(name, self.ranks[name])
+        self.departed.pop(registration.machine, None)
+        if trainer := self.trainers.get(registration.trainer):
+            trainer.joined(registration)
+
+    def remove(self, name: str) -> Rank:
+        """Remove a rank, and answer what it waits for."""
+        rank = self.ranks.pop(name)
+        self.lane_of(rank.registration.trainer).remove(name)
+        if trainer := self.trainers.get(rank.registration.trainer):
+            trainer.present -= 1
+            trainer.lost.add(rank.registration.index)
+            if trainer.present < trainer.expected.ranks and trainer.missing_since is None:
+                trainer.missing_since = now()
+        rank.answer(None)
+        return rank
+
+    def expect(self, name: str, expected: ExpectedTrainer) -> None:
+        """Announce a trainer, unless it is over or announced already."""
+        if name in self.ended or name in self.trainers:
+            return
+        self.trainers[name] = Trainer(expected)
+        self._lane_of[name] = self.lanes.setdefault(expected.lane, Lane(expected.lane))
+        self._lane_of[name].expect(name, self.trainers[name])
+        self.changed = now()
+
+    def end_trainer(self, name: str) -> None:
+        """Expect no more ranks of a trainer."""
+        self.ended.add(name)
+        self.changed = now()
+        self.trainers.pop(name, None)
+        self.lane_of(name).trainers.pop(name, None)
+
+    def of_trainer(self, trainer: str) -> dict[str, Rank]:
+        """The ranks of a trainer, by name."""
+        ranks = self.lane_of(trainer).ranks
+        return {name: rank for name, rank in ranks.items() if rank.registration.trainer == trainer}
 
     def wait_until(self, wait_for_ranks: float) -> float:
         """Until when a run without ranks waits for more of them."""

@@ -41,13 +41,17 @@ DEATH_INTERVAL_S = 1.0
 class _InTurn(Searcher):
     """Proposes runs in their order. Unlike a grid of Tune's, it can say late that there are more."""
 
-    def __init__(self, run_ids: Iterator[str]) -> None:
+    def __init__(self, run_ids: Iterator[str | None]) -> None:
         super().__init__()
         self._run_ids = run_ids
 
-    def suggest(self, trial_id: str) -> dict[str, Any] | str:
-        run_id = next(self._run_ids, None)
-        return Searcher.FINISHED if run_id is None else {"run_id": run_id}
+    def suggest(self, trial_id: str) -> dict[str, Any] | str | None:
+        try:
+            run_id = next(self._run_ids)
+        except StopIteration:
+            return Searcher.FINISHED
+        # None: Tune asks again when another trial has ended.
+        return run_id and {"run_id": run_id}
 
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
         """The listener learns from events how runs end."""

@@ -42,12 +42,12 @@ class TuneJobSet:
     """What Tune is to run."""
 
     job_of: JobOf
-    run_ids: Iterator[str] | None = None
-    """The runs, in their order; None where a searcher proposes them."""
+    run_ids: Iterator[str | None] | None = None
+    """The runs, in their order, with None where others must end first; None where a searcher proposes them."""
     samples: int = -1
     """How many runs a searcher may propose; -1: until it has no more."""
-    at_once: int = 1
-    """How many trials may be under way at the same time."""
+    at_once: int | None = None
+    """How many trials may be under way at the same time; None: as many as `run_ids` gives."""
     searcher: Any = None
     scheduler: Any = None
     metric: str = ""
@@ -56,12 +56,12 @@ class TuneJobSet:
     """By run: the metric of what has ended earlier, if a searcher should propose it again."""
 
 
-def listed(jobs: Sequence[Job], run_ids: Iterator[str]) -> TuneJobSet:
-    """Runs one at a time.
+def listed(jobs: Sequence[Job], run_ids: Iterator[str | None]) -> TuneJobSet:
+    """Runs in an order.
 
     Args:
         jobs: all that may follow.
-        run_ids: the runs in their order; it is asked for the next one when those before have ended.
+        run_ids: the runs in their order, with None where others must end first.
     """
     by_id = {job.run_id: job for job in jobs}
     return TuneJobSet(job_of=lambda config: by_id[config["run_id"]], run_ids=run_ids)

@@ -14,7 +14,8 @@ from dmls_ray.analysis.table.layouts import shown_columns
 from dmls_ray.analysis.words import effect_cell
 from dmls_ray.analysis.words_on_pairs import pair_label
 from dmls_ray.config.options import Options, Until
-from dmls_ray.execution.planning import FolderState, make_plan
+from dmls_ray.execution.folder_state import FolderState
+from dmls_ray.execution.planning import make_plan
 from tests.analysis.samples import results
 from tests.conftest import PROJECT
 

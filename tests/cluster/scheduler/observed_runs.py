@@ -141,7 +141,7 @@ class ObservedRuns:
         reason = broker.dispatcher.aborted.reason if broker.dispatcher.aborted else ""
         assert not reason or (self.may_abort and not reason.startswith("the scheduler failed")), reason
         if reason:
-            assert not [*broker.dispatcher.attempts, *broker.dispatcher.queue], "runs go on after an abort"
+            assert not [*broker.dispatcher.attempts, *broker.dispatcher.queues], "runs go on after an abort"
             return
         for name in broker.members.ranks:
             assert name.partition("/")[0] not in self.over, "a trainer that is over has ranks"

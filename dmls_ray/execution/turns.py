@@ -1,0 +1,97 @@
+"""`Turns`: which run comes next, so that each lane measures one block after the other."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+
+from dmls_ray.config.grid import Run
+
+
+class Turns(Iterator[str | None]):
+    """Hands out the runs of a sweep: of each block one at a time, where runs are timed.
+
+    Args:
+        first: the runs that come first.
+        following: returns the runs that come after those that were handed out, given the blocks that are under way;
+            nothing under way and no run: these were all.
+        at_once: how many runs there may be at once: the number of lanes.
+        end_block: told of each block whose runs have all ended on one lane.
+        shares_lanes: whether runs are not timed, so that those of one block may go at the same time.
+    """
+
+    def __init__(
+        self,
+        first: Sequence[Run],
+        following: Callable[[frozenset[int]], Sequence[Run]],
+        *,
+        at_once: Callable[[], int],
+        end_block: Callable[[int], None] = lambda block: None,
+        shares_lanes: bool = False,
+    ) -> None:
+        self._following, self._at_once = following, at_once
+        self._end_block, self._shares_lanes = end_block, shares_lanes
+        self._waiting: dict[int, deque[Run]] = {}
+        """Block -> its runs that wait, the oldest block first."""
+        self._under_way: dict[str, Run] = {}
+        """By run_id."""
+        self._ended: dict[int, dict[str, tuple[Run, int]]] = {}
+        """Block that is under way -> run_id -> the run and the number of the lane on which it ended."""
+        self._asked_at: frozenset[int] | None = None
+        """Blocks that were under way when `following` was last asked, which would say the same again."""
+        self._add(first)
+
+    def __next__(self) -> str | None:
+        """The run_id of the next run; None while one must end first."""
+        if len(self._under_way) >= self._at_once():
+            return None
+        run = self._take()
+        open_blocks = frozenset(run.repeat for run in self._under_way.values())
+        if run is None and not self._waiting and open_blocks != self._asked_at:
+            self._asked_at = open_blocks
+            self._add(self._following(open_blocks))
+            run = self._take()
+        if run is not None:
+            self._under_way[run.run_id] = run
+            return run.run_id
+        if not self._under_way:
+            raise StopIteration
+        return None
+
+    def _add(self, runs: Sequence[Run]) -> None:
+        for run in runs:
+            self._waiting.setdefault(run.repeat, deque()).append(run)
+
+    def _take(self) -> Run | None:
+        """The next run of the oldest block that has none under way."""
+        busy = set()
+        if not self._shares_lanes:
+            busy = {run.repeat for run in self._under_way.values()}
+        for block, runs in self._waiting.items():
+            if block not in busy:
+                run = runs.popleft()
+                if not runs:
+                    del self._waiting[block]
+                return run
+        return None
+
+    def ended(self, run: Run, lane: int) -> list[Run]:
+        """Note that a run has ended on a lane; returns the runs that are run again.
+
+        Values are compared within a block, so all of a block must come from one lane. The last lane on which a run of
+        it ended measures those that ended elsewhere.
+        """
+        self._under_way.pop(run.run_id, None)
+        block = run.repeat
+        ended = self._ended.setdefault(block, {})
+        ended[run.run_id] = (run, lane)
+        is_open = block in self._waiting or any(other.repeat == block for other in self._under_way.values())
+        if is_open or self._shares_lanes:
+            return []
+        elsewhere = [other for other, of_lane in ended.values() if of_lane != lane]
+        if elsewhere:
+            self._waiting = {block: deque(elsewhere), **self._waiting}
+        else:
+            del self._ended[block]
+            self._end_block(block)
+        return elsewhere
