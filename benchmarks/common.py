@@ -15,7 +15,7 @@ import pandas as pd
 from dmls_ray.analysis.export.text_tables import markdown
 from dmls_ray.analysis.stats.intervals import estimate
 from dmls_ray.config.runtime import RuntimeConfig
-from dmls_ray.records.provenance import describe_machine, describe_versions
+from dmls_ray.records.provenance import describe_versions, machine_facts
 from dmls_ray.records.run_events import RankResult
 from dmls_ray.training.rank import TrainFunction
 from tests.new_processes import run_spawned
@@ -80,6 +80,6 @@ def print_table(rows: Sequence[Mapping[str, str]]) -> None:
 
 def machine(*libraries: str) -> str:
     """Processor, cores, GPUs and versions: `AMD EPYC, 2 cores; torch 2.14.1`."""
-    described, versions = describe_machine(), describe_versions()
+    described, versions = machine_facts(), describe_versions()
     parts = [described["cpu"], f"{described['cores']} cores", *described["gpus"]]
     return f"{', '.join(parts)}; {', '.join(f'{name} {versions[name]}' for name in libraries)}"

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import get_args
 
 from dmls_ray.config.axes import Range
+from dmls_ray.config.runtime import LauncherName
 from dmls_ray.config.sweep_file import Preset
 from dmls_ray.workloads.grayscale.workload import IMPLEMENTATIONS
 
@@ -106,7 +108,7 @@ _PRESETS = (
             """,
         axis="launcher",
         axes={
-            "launcher": ["ray", "inline", "spawn", "torchrun", "mpirun"],
+            "launcher": list(get_args(LauncherName)),
             "batch_per_rank": [32],
             "world_size": [1, 2],
         },

@@ -24,8 +24,8 @@ from dmls_ray.config.grid import SEED_STRIDE, Plan, Run, configs_of, skipped_val
 from dmls_ray.config.options import FLAGS, SEARCH_ONLY, Options
 from dmls_ray.config.sweep_file import SWEEP_FILE, sweep_file_text
 from dmls_ray.config.value_texts import duration
-from dmls_ray.execution.folder_state import FolderState, kept_records
 from dmls_ray.execution.jobs import JobFactory
+from dmls_ray.execution.next_runs import NextRuns, kept_records
 from dmls_ray.execution.planning import results_location, search_minimizes
 from dmls_ray.execution.run_plan import check_plan
 from dmls_ray.execution.view import ProgressConsole
@@ -66,7 +66,7 @@ def show_plan(plan: Plan, options: Options, console: ProgressConsole) -> None:
         [record for record in kept_records(plan, results.records, options) if record.run_id in planned]
     )
     results.until = options.until
-    state = FolderState(plan, options, records, lambda: results)
+    state = NextRuns(plan, options, records, lambda: results)
     if joined is None:
         check_accelerator(here, configs_of(state.missing))
 
@@ -89,7 +89,7 @@ def show_plan(plan: Plan, options: Options, console: ProgressConsole) -> None:
         say(console, f"The cluster ({joined}) was not contacted; runs that do not fit there will be skipped.")
 
 
-def describe_estimate(state: FolderState) -> str:
+def describe_estimate(state: NextRuns) -> str:
     """How long the runs that come first take, and at most all that may follow, by those that the folder has.
 
     Empty where no run starts, and for a search, whose runs go side by side.

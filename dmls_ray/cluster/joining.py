@@ -278,9 +278,9 @@ def make_look() -> Any:
             found["dmls_ray"] = digest.hexdigest()[:12]
         kind = ""
         with contextlib.suppress(ImportError):  # another version, which is refused
-            from dmls_ray.records.provenance import describe_machine, kind_of_machine
+            from dmls_ray.records.provenance import kind_of_machine, machine_facts
 
-            kind = kind_of_machine(describe_machine())
+            kind = kind_of_machine(machine_facts())
         return found, kind
 
     return look

@@ -84,7 +84,7 @@ class RankRegistration:
     machine_order: int = 0
     """Position of its machine in the order in which runs take machines; the lowest comes first."""
     machine_info: dict[str, Any] = field(default_factory=dict)
-    """Description of its machine, by `dmls_ray.records.provenance.describe_machine`."""
+    """Description of its machine, by `dmls_ray.records.provenance.machine_facts`."""
 
 
 @dataclass(frozen=True, kw_only=True)

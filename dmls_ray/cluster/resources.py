@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from dmls_ray.config.runtime import RuntimeConfig
 from dmls_ray.records.model import FIRST_LANE
-from dmls_ray.records.provenance import describe_machine
+from dmls_ray.records.provenance import machine_facts
 from dmls_ray.util.cores import usable_cores
 from dmls_ray.util.errors import ClusterError
 
@@ -262,7 +262,7 @@ def check_accelerator(resources: Resources, configs: Iterable[RuntimeConfig]) ->
     is_on_purpose = os.environ.get("CUDA_VISIBLE_DEVICES") in _NO_GPU
     if not is_cpu or is_on_purpose or not resources.has_this_machine or usable_gpus():
         return
-    if names := describe_machine()["gpus"] or _other_accelerators():
+    if names := machine_facts()["gpus"] or _other_accelerators():
         raise ClusterError(
             f"device=auto: ranks cannot use this machine's GPUs ({', '.join(names)}). Install PyTorch for CUDA "
             "where they have it, or pass --device cpu to train on its CPU."

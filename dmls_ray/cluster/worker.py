@@ -18,7 +18,7 @@ from dmls_ray.cluster.messages import Lease, Leave, RankRegistration, TrainerSet
 from dmls_ray.cluster.processes import oom_kills
 from dmls_ray.cluster.scheduler.attempt import oom_kill_evidence
 from dmls_ray.records.outcome import Outcome
-from dmls_ray.records.provenance import describe_machine
+from dmls_ray.records.provenance import machine_facts
 from dmls_ray.records.run_events import EpochEnded, RankEvent, RankResult
 from dmls_ray.training.rank import preload
 from dmls_ray.util.fork_server import ForkServer
@@ -171,7 +171,7 @@ def _register(settings: TrainerSettings) -> tuple[RankRegistration, TCPStore, Fo
         node_id=ray.get_runtime_context().get_node_id(),
         process_started=psutil.Process().create_time(),
         machine_order=settings.machine_order.get(_machine(settings), 0),
-        machine_info=describe_machine(),
+        machine_info=machine_facts(),
     )
     return card, store, server
 

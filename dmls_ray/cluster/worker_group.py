@@ -141,6 +141,10 @@ class WorkerGroup:
         """How many lanes there are."""
         return len(self._lanes)
 
+    def end_block(self, block: int) -> None:
+        """Free the lane of a block whose runs have all ended."""
+        self.broker.submit("end_block", block)
+
     def per_rank(self, machine: Machine) -> dict[str, float]:
         """Ray resources a rank on a machine holds: a core (a part of one where ranks are more), and its GPU."""
         wanted = sum(lane.get(machine.name, 0) for lane in self._lanes.values())

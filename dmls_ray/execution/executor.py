@@ -15,8 +15,8 @@ from dmls_ray.cluster.joining import check_machines
 from dmls_ray.cluster.messages import Job
 from dmls_ray.cluster.resources import Resources, check_accelerator, local_resources
 from dmls_ray.config.grid import Plan, Run, configs_of, skipped_values
-from dmls_ray.execution.folder_state import FolderState
 from dmls_ray.execution.jobs import JobFactory, Search, remove_checkpoints, run_folder, runs_at_once
+from dmls_ray.execution.next_runs import NextRuns
 from dmls_ray.execution.recorder import Recorder, describe_session
 from dmls_ray.execution.supervisor import Heartbeat
 from dmls_ray.execution.turns import Turns
@@ -63,7 +63,7 @@ class Executor:
 
     def __init__(
         self,
-        state: FolderState,
+        state: NextRuns,
         store: Store,
         view: View,
         heartbeat: Heartbeat,
@@ -246,8 +246,7 @@ class Executor:
         if not self.options.is_timed:
             at_once = runs_at_once(jobs, group.ranks)
             return Turns(first, self._following, at_once=lambda: at_once, shares_lanes=True)
-        end_block = functools.partial(group.broker.submit, "end_block")
-        return Turns(first, self._following, at_once=lambda: group.lanes, end_block=end_block)
+        return Turns(first, self._following, at_once=lambda: group.lanes, end_block=group.end_block)
 
     def _begin_board(self, again: Collection[str]) -> None:
         """Write TensorBoard's files of the runs that are not run again, while the ranks need seconds to start."""
@@ -284,7 +283,7 @@ class Executor:
             group.check()
 
     def _following(self, open_blocks: Collection[int]) -> list[Run]:
-        """The feasible runs that follow those that were handed out, as `FolderState.next`."""
+        """The feasible runs that follow those that were handed out, as `NextRuns.next`."""
         runs = [self._by_id[run.run_id] for run in self.state.next(open_blocks)]
         runs = [run for run in runs if not run.skip]
         if runs:

@@ -17,7 +17,7 @@ from dmls_ray.config.axes import Range
 from dmls_ray.config.grid import Plan, Run, configs_of
 from dmls_ray.config.options import Options
 from dmls_ray.config.search_space import SearchSpace
-from dmls_ray.execution.folder_state import FolderState
+from dmls_ray.execution.next_runs import NextRuns
 from dmls_ray.execution.planning import search_minimizes
 from dmls_ray.launchers import base as launchers
 from dmls_ray.training.rank import ArtifactOptions
@@ -141,7 +141,7 @@ class Search:
         ConfigError: there is no such searcher, what it needs is not installed, or it cannot go on with what was begun.
     """
 
-    def __init__(self, state: FolderState) -> None:
+    def __init__(self, state: NextRuns) -> None:
         self._state, self._options, self._space = state, state.options, state.space
         mode = "min" if search_minimizes(self._options) else "max"
         self._goal = {"metric": self._options.metric, "mode": mode}

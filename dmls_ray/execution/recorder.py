@@ -119,7 +119,7 @@ class Recorder:
             started_at=datetime.now(UTC).isoformat(timespec="milliseconds"),
             code=dict(run.identity.code),
             data=dict(run.identity.data),
-            machine=provenance.describe_machine(),
+            machine=provenance.machine_facts(),
             versions=provenance.describe_versions(),
             git=provenance.describe_git(),
         )
@@ -158,7 +158,7 @@ def describe_session(plan: Plan, options: Options, space: SearchSpace | None = N
         "repeats": plan.repeats,
         "order_seed": plan.order_seed,
         "mode": options.mode,
-        "machine": provenance.describe_machine(),
+        "machine": provenance.machine_facts(),
         "versions": provenance.describe_versions(),
         "git": provenance.describe_git(),
         "user_git": provenance.describe_checkout(_code_of_the_user(identity)),

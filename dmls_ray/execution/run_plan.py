@@ -26,7 +26,7 @@ from dmls_ray.config.options import Options
 from dmls_ray.config.search_space import SearchSpace
 from dmls_ray.config.sweep_file import SWEEP_FILE, sweep_file_text
 from dmls_ray.execution.executor import Executor
-from dmls_ray.execution.folder_state import FolderState, finished_run_ids, kept_records, proposed_before
+from dmls_ray.execution.next_runs import NextRuns, finished_run_ids, kept_records, proposed_before
 from dmls_ray.execution.planning import plan_of, results_location
 from dmls_ray.execution.recorder import describe_session
 from dmls_ray.execution.supervisor import Heartbeat
@@ -193,7 +193,7 @@ def run_plan(
         present = store.all_records
         measured_again = set(map(_call_of, present)) - set(map(_call_of, kept_records(plan, present, options)))
         results_so_far = functools.partial(_results_so_far, store, plan, options, space, measured_again)
-        state = FolderState(plan, options, store.all_records, results_so_far, space)
+        state = NextRuns(plan, options, store.all_records, results_so_far, space)
         if summary := state.summary():
             view.note(summary)
         stale_ids = {record.run_id for record in store.split.stale}
@@ -323,7 +323,7 @@ def _refuse_another_workload(plan: Plan, records: Sequence[RunRecord], location:
 def _note_other_runs(records: Sequence[RunRecord], view: View) -> None:
     """Note that the folder has runs of other machines or versions: no comparison pairs them with the runs to come."""
     versions, git = provenance.describe_versions(), provenance.describe_git()
-    now = provenance.hardware_key(provenance.describe_machine()), provenance.software_facts(versions, git)
+    now = provenance.hardware_key(provenance.machine_facts()), provenance.software_facts(versions, git)
     measured = [record for record in records if record.outcome is not Outcome.SKIPPED]
     made_with = [
         (provenance.hardware_key(record.machine), provenance.software_facts(record.versions, record.git))

@@ -24,7 +24,7 @@ from dmls_ray.util.cores import usable_cores
 
 
 @functools.cache
-def describe_machine() -> dict[str, Any]:
+def machine_facts() -> dict[str, Any]:
     """Host, CPU, cores, memory, and GPUs with their memory and their driver."""
     cpu = platform.processor() or platform.machine()
     if sys.platform == "linux":

@@ -9,8 +9,8 @@ import torch
 
 from dmls_ray.records.cpu_state import package_energy_j
 from dmls_ray.records.gpu_state import energy_j
-from dmls_ray.training.memory import nvml_handle
 from dmls_ray.training.rank import RankInfo
+from dmls_ray.training.utilization import nvml_handle
 
 _MOST_S = 600.0
 """Time after which a counter of a processor may have begun again at 0 unseen: 262 kJ are 437 W for so long."""

@@ -10,9 +10,10 @@ from dmls_ray.records.run_events import RankResult
 from dmls_ray.training.clocks import PhaseClock, StepTimer
 from dmls_ray.training.energy import PowerMeter
 from dmls_ray.training.marks import device_name, synchronize
-from dmls_ray.training.memory import MemoryMeter, UtilizationSampler
+from dmls_ray.training.memory import MemoryMeter
 from dmls_ray.training.rank import RankInfo
 from dmls_ray.training.rank_agreement import AgreementMeter
+from dmls_ray.training.utilization import UtilizationSampler
 
 
 class RankMeter:

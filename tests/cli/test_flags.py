@@ -54,6 +54,7 @@ VALUES = {
     "--env": "NAME=1",
     "--equivalent": "1%",
     "--flag": "loader-workers=--workers",
+    "--lanes": "2",
     "--log-range": "workers 1 2",
     "--metric": "train_loss",
     "--metric-regex": "loss loss=(.*)",
@@ -106,7 +107,9 @@ class FakeGroup:
     """Ranks that nobody has started."""
 
     def __init__(self, resources: Resources, *_: object, **__: object) -> None:
-        self.resources, self.ranks = resources, 1
+        self.resources, self.ranks, self.lanes = resources, 1, 1
+
+    def end_block(self, block: int) -> None: ...
 
     def __enter__(self) -> FakeGroup:
         return self

@@ -24,7 +24,7 @@ from dmls_ray.cli.sweep_output import (
 )
 from dmls_ray.config.options import Options
 from dmls_ray.config.sweep_file import read_sweep_file, sweep_file_text
-from dmls_ray.execution.folder_state import FolderState
+from dmls_ray.execution.next_runs import NextRuns
 from dmls_ray.execution.planning import make_plan
 from dmls_ray.execution.view import ProgressConsole
 from dmls_ray.workloads.base import Workload
@@ -139,7 +139,7 @@ def test_a_plan_has_an_estimate_by_the_runs_that_were_measured(
 ) -> None:
     axes, asked = {"batch_per_rank": [16, 32]}, Options(**options)
     records = results(axes, lambda values, repeat: 100.0, repeats=2).records[: 2 * measured]
-    state = FolderState(make_plan(axes, repeats=asked.blocks), asked, records, lambda: Results(Path(), []))
+    state = NextRuns(make_plan(axes, repeats=asked.blocks), asked, records, lambda: Results(Path(), []))
     assert describe_estimate(state).startswith(estimate)
     assert bool(describe_estimate(state)) == bool(estimate)
 
@@ -149,7 +149,7 @@ def test_an_estimate_says_that_it_is_one_of_other_settings() -> None:
     records = results(known, lambda values, repeat: 100.0, repeats=1).records
     estimates = []
     for axes in (known, {"batch_per_rank": [16, 32]}):
-        state = FolderState(make_plan(axes, repeats=2), asked, records, lambda: Results(Path(), []))
+        state = NextRuns(make_plan(axes, repeats=2), asked, records, lambda: Results(Path(), []))
         estimates.append(describe_estimate(state))
     assert estimates[0].endswith("by earlier runs here.")
     assert estimates[1].endswith("here. Settings without a measurement are assumed to be as fast as the others.")

@@ -340,7 +340,7 @@ def test_a_machine_with_a_gpu_that_pytorch_cannot_use_is_refused_with_a_line_and
 ) -> None:
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     monkeypatch.setattr("dmls_ray.cluster.resources.usable_gpus", lambda: 0)
-    monkeypatch.setattr("dmls_ray.cluster.resources.describe_machine", lambda: {"gpus": ["L4"]})
+    monkeypatch.setattr("dmls_ray.cluster.resources.machine_facts", lambda: {"gpus": ["L4"]})
     assert run("--repeats", "1", *flags) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert "(L4)" in line

@@ -93,7 +93,7 @@ def has_gpus(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Function that gives this machine the GPUs that NVML lists, and those that PyTorch can use."""
 
     def make(names: list[str], usable: int) -> None:
-        monkeypatch.setattr(resources_module, "describe_machine", lambda: {"gpus": names})
+        monkeypatch.setattr(resources_module, "machine_facts", lambda: {"gpus": names})
         monkeypatch.setattr(torch.cuda, "device_count", lambda: usable)
         monkeypatch.setattr(torch.version, "cuda", "13.0")
 

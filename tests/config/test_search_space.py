@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from dmls_ray.config.axes import Range, checked_axes, of_ray_tune
 from dmls_ray.config.search_space import SearchSpace, make_search_space
-from dmls_ray.execution.folder_state import proposed_before
+from dmls_ray.execution.next_runs import proposed_before
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.util.errors import ConfigError

@@ -21,7 +21,7 @@ from dmls_ray.config.options import Options
 from dmls_ray.config.search_space import make_search_space
 from dmls_ray.config.sweep_file import Preset
 from dmls_ray.execution.executor import Executor
-from dmls_ray.execution.folder_state import proposed_before
+from dmls_ray.execution.next_runs import proposed_before
 from dmls_ray.execution.planning import plan_of
 from dmls_ray.execution.recorder import describe_session
 from dmls_ray.execution.run_plan import run_plan

@@ -14,8 +14,8 @@ from dmls_ray.analysis.results import Results
 from dmls_ray.cluster.resources import local_resources
 from dmls_ray.config.options import Options
 from dmls_ray.execution.executor import Executor
-from dmls_ray.execution.folder_state import FolderState
 from dmls_ray.execution.jobs import remove_checkpoints, run_folder
+from dmls_ray.execution.next_runs import NextRuns
 from dmls_ray.execution.planning import make_plan
 from dmls_ray.execution.supervisor import Heartbeat
 from dmls_ray.records.outcome import Outcome
@@ -44,7 +44,7 @@ def executor(tmp_path: Path) -> Iterator[Executor]:
     plan = make_plan({**GRID, "world_size": [1, 2]})
     options = Options(out=str(tmp_path), repeats=3, checkpoints=True)
     with Store(tmp_path) as store:
-        state = FolderState(plan, options, [], lambda: Results(tmp_path, []))
+        state = NextRuns(plan, options, [], lambda: Results(tmp_path, []))
         executor = Executor(state, store, View(), Heartbeat())  # type: ignore[arg-type]
         executor._by_id = {run.run_id: run for run in plan.runs}
         yield executor
@@ -83,8 +83,7 @@ def test_the_files_of_a_sweep_that_is_stopped_are_written_before_its_ranks_end(
     events: list[str] = []
 
     class Group:
-        broker = SimpleNamespace(submit=print)
-        ranks = 1
+        ranks, end_block = 1, None
 
         def __init__(self, *_: object, **__: object) -> None: ...
 

@@ -121,7 +121,7 @@ def test_runs_of_other_versions_are_named_before_the_sweep_starts(
     monkeypatch.setattr(provenance, "describe_versions", lambda: {"python": "3.11", "torch": "3", "ray": "2.60"})
     monkeypatch.setattr(provenance, "describe_git", dict)
     machine = load(finished).records[0].machine
-    monkeypatch.setattr(provenance, "describe_machine", lambda: machine)
+    monkeypatch.setattr(provenance, "machine_facts", lambda: machine)
     grid = make_plan({**GRID, "batch_per_rank": [16, 32, 64]})
     _, notes = call(finished, grid)
     assert (

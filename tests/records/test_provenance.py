@@ -12,9 +12,9 @@ from dmls_ray.records import provenance
 from dmls_ray.records.provenance import (
     describe_checkout,
     describe_environment,
-    describe_machine,
     differing_facts,
     hardware_key,
+    machine_facts,
     software_facts,
 )
 
@@ -58,7 +58,7 @@ def test_the_gpus_of_a_machine_are_described(
 ) -> None:
     for name, answer in (NVML | changes).items():
         monkeypatch.setattr(pynvml, name, answer)
-    machine = describe_machine.__wrapped__()  # not the machine that an earlier test has found
+    machine = machine_facts.__wrapped__()  # not the machine that an earlier test has found
     assert {name: machine.get(name) for name in gpus} == gpus
 
 

@@ -6,11 +6,11 @@ import pynvml
 import pytest
 import torch
 
-from dmls_ray.training import energy, memory
+from dmls_ray.training import energy, utilization
 from dmls_ray.training.clocks import StepTimer
 from dmls_ray.training.energy import PowerMeter
-from dmls_ray.training.memory import UtilizationSampler
 from dmls_ray.training.rank import RankInfo
+from dmls_ray.training.utilization import UtilizationSampler
 
 
 @pytest.fixture
@@ -109,7 +109,7 @@ def test_the_clocks_of_a_gpu_and_what_holds_them_down_are_sampled(monkeypatch: p
         gpu, used = 97, 2**30
 
     reasons = iter([0x04, 0x04 | 0x40, 0x01, 0x00])
-    monkeypatch.setattr(memory, "nvml_handle", lambda device: "a GPU")
+    monkeypatch.setattr(utilization, "nvml_handle", lambda device: "a GPU")
     monkeypatch.setattr(pynvml, "nvmlDeviceGetUtilizationRates", lambda gpu: Busy)
     monkeypatch.setattr(pynvml, "nvmlDeviceGetMemoryInfo", lambda gpu: Busy)
     monkeypatch.setattr(pynvml, "nvmlDeviceGetClockInfo", lambda gpu, clock: 1500)

@@ -5,7 +5,6 @@ import platform
 import resource
 import sys
 import tempfile
-import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -13,8 +12,7 @@ import pytest
 import torch
 from torch import nn
 
-from dmls_ray.training import memory
-from dmls_ray.training.memory import MIB, MemoryMeter, UtilizationSampler
+from dmls_ray.training.memory import MIB, MemoryMeter
 from dmls_ray.workloads.classification.config import TrialConfig
 from tests.new_processes import call_in_new_process, run_inline
 
@@ -143,28 +141,3 @@ def _faults_of_a_step() -> float:
 def test_a_step_gets_the_pages_again_that_the_last_one_freed() -> None:
     """By default glibc returns them to the system at each step: 9,700 page faults."""
     assert call_in_new_process(_faults_of_a_step) < 500
-
-
-def test_processor_and_memory_are_sampled_during_the_training(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory, "PERIOD_S", 0.02)
-    with UtilizationSampler(torch.device("cpu")) as sampler:
-        until = time.monotonic() + 0.4
-        while time.monotonic() < until:
-            sum(range(1000))
-    series = sampler.series
-    assert set(series) == {"at_s", "cpu_percent", "memory_mib"}
-    assert len({len(values) for values in series.values()}) == 1
-    assert len(series["at_s"]) >= 5
-    assert series["at_s"] == sorted(series["at_s"])
-    assert max(series["cpu_percent"]) > 10  # other work may take the rest of the cores
-    assert min(series["memory_mib"]) > 50
-
-
-def test_a_long_run_is_sampled_less_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory, "PERIOD_S", 0.001)
-    monkeypatch.setattr(memory, "MOST_POINTS", 8)
-    with UtilizationSampler(torch.device("cpu")) as sampler:
-        time.sleep(0.5)
-    points = sampler.series["at_s"]
-    assert 4 <= len(points) < 8
-    assert points[-1] > 0.05, "the series spans the run"

@@ -56,7 +56,7 @@ def test_precisions_without_units_in_the_processor_are_named_before_the_runs(
 ) -> None:
     monkeypatch.setattr(platform, "machine", lambda: machine)
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: has)
-    monkeypatch.setattr(workload, "describe_machine", lambda: {"gpus": gpus})
+    monkeypatch.setattr(workload, "machine_facts", lambda: {"gpus": gpus})
     notes: list[str] = []
     precisions: list[Precision] = ["fp32", "amp-bf16", "amp-fp16"]
     configs = [config(precision=precision) for precision in precisions]

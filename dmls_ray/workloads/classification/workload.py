@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 from dmls_ray.records.metrics import LEARNED, TRAINING_METRICS, Direction, FormatName, Kind, Metric
-from dmls_ray.records.provenance import describe_machine
+from dmls_ray.records.provenance import machine_facts
 from dmls_ray.util.errors import ConfigError
 from dmls_ray.util.importing import is_reference
 from dmls_ray.workloads.base import Workload
@@ -182,7 +182,7 @@ class ClassificationWorkload(Workload):
                     "or a few classes and the model may learn no more than guessing; use shuffle true."
                 )
         halved = {config.precision for config in configs} & {"amp-bf16", "amp-fp16"}
-        if halved and not describe_machine()["gpus"]:
+        if halved and not machine_facts()["gpus"]:
             from dmls_ray.training.precision import slow_precisions
 
             for precision in slow_precisions(halved):

@@ -14,7 +14,7 @@ from dmls_ray.analysis.table.layouts import shown_columns
 from dmls_ray.analysis.words import effect_cell
 from dmls_ray.analysis.words_on_pairs import pair_label
 from dmls_ray.config.options import Options, Until
-from dmls_ray.execution.folder_state import FolderState
+from dmls_ray.execution.next_runs import NextRuns
 from dmls_ray.execution.planning import make_plan
 from tests.analysis.samples import results
 from tests.conftest import PROJECT
@@ -121,7 +121,7 @@ def noisy_int8(kinds: list[str] | str, batches: list[int] | int) -> Results:
 def test_the_sweep_runs_repeats_for_int8() -> None:
     axes = {"quantization": ["off", "static"], "batch_per_rank": [16, 32], "inference_batch": 32}
     runs, plan = noisy_int8(["off", "static"], [16, 32]), make_plan(axes, repeats=30)
-    state = FolderState(plan, Options(axis="quantization"), runs.records, lambda: runs)
+    state = NextRuns(plan, Options(axis="quantization"), runs.records, lambda: runs)
     assert {run.repeat for run in state.missing} == {3, 4}
 
 

@@ -34,7 +34,7 @@ from dmls_ray.workloads.classification.datasets import Samples, Source, Split
 from dmls_ray.workloads.image_files import UNREADABLE, to_8_bits
 from dmls_ray.workloads.user_function.sent import code_of
 
-_LAYOUT = 4
+_CACHE_VERSION = 4
 _CHUNK = 256
 _READER = "pillow"
 """The package that reads images; another version may decode some otherwise."""
@@ -189,7 +189,7 @@ def is_decoded(name: str, data_dir: str | None, image_size: int | None) -> bool:
 def _folder(name: str, data_dir: str | None, source: Source, image_size: int | None) -> Path:
     # With data_dir and code, since a user's function may make something else of the same content.
     place = data_dir and str(Path(data_dir).expanduser().resolve())
-    parts = [_LAYOUT, source.fingerprint, place, code_of(name), image_size, version_of(_READER)]
+    parts = [_CACHE_VERSION, source.fingerprint, place, code_of(name), image_size, version_of(_READER)]
     key = hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
     return cache_root() / "decoded" / f"{re.sub(r'[^A-Za-z0-9_]+', '-', name)[:40]}-{key}"
 

@@ -1,4 +1,4 @@
-"""`FolderState`: a results folder compared with a plan: which runs have ended, and which come next.
+"""`NextRuns`: a results folder compared with a plan: which runs have ended, and which come next.
 
 All that are missing come at once, or, with `--repeats auto`, more blocks until the comparisons are decided.
 """
@@ -59,7 +59,7 @@ def finished_run_ids(plan: Plan, records: Iterable[RunRecord], options: Options)
     return {record.run_id for record in kept_records(plan, records, options) if counts(record)}
 
 
-class FolderState:
+class NextRuns:
     """A results folder compared with a plan; hands out the runs of the plan.
 
     Args:

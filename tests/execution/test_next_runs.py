@@ -7,7 +7,7 @@ from typing import Any
 
 from dmls_ray.analysis.results import Results
 from dmls_ray.config.options import Options
-from dmls_ray.execution.folder_state import FolderState, finished_run_ids
+from dmls_ray.execution.next_runs import NextRuns, finished_run_ids
 from dmls_ray.execution.planning import make_plan
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import Outcome
@@ -85,7 +85,7 @@ class Folder:
             self.all[killed].outcome = Outcome.KILLED
         self.ended: dict[str, Any] = {run_id: self.all[run_id] for run_id in ended}
         self.options = options
-        self.state = FolderState(BLOCKS, options, list(self.ended.values()), self.results)
+        self.state = NextRuns(BLOCKS, options, list(self.ended.values()), self.results)
         self.runs = self.state.missing
 
     def results(self) -> Results:
