@@ -50,8 +50,10 @@ def ab(call: Call) -> int:
     request = parse_request(parser_of(preset, call), preset, words, what, formats=("text", "json", "github"))
     if name := field_of_largest(request.axes):
         raise ConfigError(f"{flag_of(name)} max may differ between the revisions; give values.")
-    if request.options.search:
-        raise ConfigError("--search: runs of a search share the machine, so their speeds say nothing; leave it out.")
+    if not request.options.is_timed:
+        raise ConfigError(
+            "--search and --times off: runs share the machine, so their speeds say nothing; leave it out."
+        )
     if request.dry_run:
         return print_plan(request)
     results, plan = measure(request, call)

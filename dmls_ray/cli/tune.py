@@ -117,6 +117,8 @@ def _check(request: Request) -> None:
         )
     if asked.search:
         raise ConfigError("--search: tune searches by itself, one run at a time; leave it out.")
+    if not asked.is_timed:
+        raise ConfigError("--times off: tune searches for the fastest settings; leave it out.")
     if asked.race:
         raise ConfigError(f"--race --aim {asked.aim}: tune always races for throughput; leave both out.")
     if asked.until is None:
