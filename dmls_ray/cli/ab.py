@@ -51,9 +51,8 @@ def ab(call: Call) -> int:
     if name := field_of_largest(request.axes):
         raise ConfigError(f"{flag_of(name)} max may differ between the revisions; give values.")
     if not request.options.is_timed:
-        raise ConfigError(
-            "--search and --times off: runs share the machine, so their speeds say nothing; leave it out."
-        )
+        given = "--search" if request.options.search else "--times off"
+        raise ConfigError(f"{given}: runs share the machine, so their speeds say nothing; leave it out.")
     if request.dry_run:
         return print_plan(request)
     results, plan = measure(request, call)

@@ -176,7 +176,8 @@ _PRESETS = (
             What does each regulariser do to accuracy, and to the gap between training and test?
 
             One regulariser is added at a time: dropout, batch normalisation, label smoothing, weight decay, L1,
-            flips and crops, early stopping. A flag for any of them (--dropout 0 0.3 0.5) runs that grid instead. For a
+            flips and crops, early stopping. No times are compared, so runs share all ranks; --times on compares them.
+            A flag for any of them (--dropout 0 0.3 0.5) runs that grid instead. For a
             model with its own dropout, such as simplecnn, dropout=0.3 replaces its rate; a note gives both rates.
             """,
         axis=None,
@@ -191,6 +192,7 @@ _PRESETS = (
             {"augmentation": "crop"},
             {"early_stopping": "test_loss"},
         ],
+        options={"times": "off"},
     ),
     Preset(
         name="search",

@@ -239,7 +239,7 @@ def test_nothing_starts_where_no_run_is_possible(ray: FakeRay, folder: Path, typ
         ("tune own_train:train --search", "--search: tune searches by itself"),
         ("tune own_train:train --race --aim memory", "--race --aim memory: tune always races"),
         ("tune own_train:train --range workers 0 2", "--range workers 0 2: tune starts from one value; give one."),
-        ("ab first second --search -- sweep train.py", "--search: runs of a search share the machine"),
+        ("ab first second --search -- sweep train.py", "--search: runs share the machine"),
         ("sweep own_train:train --env A=1", "--env A=1 is for a script"),
         ("sweep own_train:train --metric-regex a b", "--metric-regex a is for what a script prints"),
     ],
