@@ -59,10 +59,16 @@ class Measured:
 
     def draw(self, draw: Draw, random: np.random.Generator, blocks: int) -> NDArray[np.float64]:
         """The values of runs, of shape (trials, blocks)."""
-        noise = draw(random, (len(self.truths), blocks)) * np.asarray(self.deviations)[:, None]
-        values = noise + np.asarray(self.truths)[:, None]
+        noise = draw(random, (len(self.truths), blocks))
+        return self.values(noise, np.zeros_like(noise), random)
+
+    def values(
+        self, noise: NDArray[np.float64], offsets: NDArray[np.float64], random: np.random.Generator
+    ) -> NDArray[np.float64]:
+        """The values of runs with this noise and these offsets, all of shape (trials, blocks)."""
+        values = noise * np.asarray(self.deviations)[:, None] + np.asarray(self.truths)[:, None] + offsets
         if self.is_ratio:
-            return np.asarray(np.exp(values + random.normal(0, _BLOCK_DEVIATION, blocks)))
+            return np.asarray(np.exp(values + random.normal(0, _BLOCK_DEVIATION, noise.shape[1])))
         return np.round(values * TEST_SAMPLES) / TEST_SAMPLES
 
     def model(self, values: NDArray[np.float64], looks: Looks, measures: int) -> BlockModel:
@@ -142,7 +148,6 @@ def simulate(scenario: Scenario, draw: Draw, random: np.random.Generator) -> Out
     """
     fixed, most = scenario.plan.fixed, scenario.plan.fixed or scenario.plan.most
     values = [measure.draw(draw, random, most) for measure in scenario.measures]
-    pairs = list(itertools.combinations(range(scenario.trials), 2))
     blocks = fixed or 0
     while True:
         blocks = fixed or min(next_look(blocks), most)
@@ -151,14 +156,25 @@ def simulate(scenario: Scenario, draw: Draw, random: np.random.Generator) -> Out
             measure.model(runs[:, :blocks], looks, len(scenario.measures))
             for measure, runs in zip(scenario.measures, values, strict=True)
         ]
-        if blocks == most or all(
-            measure.is_known(model.against(str(one), str(other)))  # up to the first comparison that is open
-            for measure, model in zip(scenario.measures, models, strict=True)
-            for one, other in pairs
-        ):
-            break
+        if blocks == most or are_known(scenario.measures, models):
+            return outcome_of(scenario.measures, models, blocks)
+
+
+def are_known(measures: Sequence[Measured], models: Sequence[BlockModel]) -> bool:
+    """Whether every comparison is decided, and not only roughly."""
+    pairs = itertools.combinations(range(len(measures[0].truths)), 2)
+    return all(
+        measure.is_known(model.against(str(one), str(other)))  # up to the first comparison that is open
+        for one, other in pairs
+        for measure, model in zip(measures, models, strict=True)
+    )
+
+
+def outcome_of(measures: Sequence[Measured], models: Sequence[BlockModel], blocks: int) -> Outcome:
+    """What a sweep says after its last look, and whether that is right."""
+    pairs = list(itertools.combinations(range(len(measures[0].truths)), 2))
     covered, is_found, decided, false = [], [], [], False
-    for measure, model in zip(scenario.measures, models, strict=True):
+    for measure, model in zip(measures, models, strict=True):
         for one, other in pairs:
             contrast = model.against(str(one), str(other))
             assert contrast is not None  # all blocks have all trials
