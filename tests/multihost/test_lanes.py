@@ -1,0 +1,96 @@
+"""Lanes on several hosts: blocks that are measured at the same time, and what becomes of the block of a lost host."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.lanes import SCRIPT
+from dmls_ray import load
+from tests.conftest import PROJECT
+from tests.multihost.hosts import LOST_SOON, Network, OnHost
+
+pytestmark = [pytest.mark.multihost, pytest.mark.slow, pytest.mark.timeout(600)]
+
+ENV = {"PYTHONPATH": str(PROJECT)}
+TRIALS, REPEATS = 3, 16
+
+
+def words(out: Path, *flags: str) -> list[str]:
+    sizes = ["--batch-size", "8", "16", "1024", "--steps", "none", "--repeats", str(REPEATS)]
+    command = [sys.executable, "-m", "dmls_ray", "sweep", "train.py", "--address", "auto", "--out", str(out)]
+    return [*command, *sizes, *flags]
+
+
+def rows(out: Path) -> list[dict[str, Any]]:
+    file = out / "runs.jsonl"
+    if not file.exists():
+        return []
+    return [json.loads(line) for line in file.read_text().splitlines() if line.endswith("}")]
+
+
+def wait_for_rows(out: Path, count: int, process: OnHost, host: str = "") -> None:
+    """Wait for so many rows, of a host if one is named."""
+    until = time.monotonic() + 200
+    while len([row for row in rows(out) if host in ("", row["machine"]["host"])]) < count:
+        assert process.poll() is None, process.printed()
+        assert time.monotonic() < until, process.printed()
+        time.sleep(0.05)
+
+
+def test_a_sweep_on_lanes_loses_a_host_gets_another_is_killed_and_ends_as_on_one_lane(
+    network: Network, tmp_path: Path
+) -> None:
+    (tmp_path / "train.py").write_text(SCRIPT)
+    head, _, lost, _, late = network.add(5)
+    address = network.cluster(1, 1, 1, 1, env=ENV | LOST_SOON)
+    out = tmp_path / "lanes"
+    sweep = head.start(words(out), cwd=tmp_path, env=ENV)
+    wait_for_rows(out, 6, sweep)
+    lost.kill()
+    wait_for_rows(out, 8, sweep)
+    late.ray_join(address, num_cpus=1, env=ENV | LOST_SOON)
+    wait_for_rows(out, 2, sweep, "host-5")
+    for process in head.processes():
+        if str(out) in process.cmdline():  # the supervisor and the sweep itself
+            process.kill()
+    sweep.wait()
+    printed = sweep.printed()
+    done = head.run(words(out), cwd=tmp_path, env=ENV, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+    everything = load(out).records
+    assert len(everything) == TRIALS * REPEATS
+    assert {record.outcome for record in everything} == {"ok"}
+    lanes = defaultdict(set)
+    for record in everything:
+        lanes[record.repeat, record.session].add((record.lane, record.machine["host"]))
+    assert all(len(places) == 1 for places in lanes.values()), lanes
+    hosts = {host for places in lanes.values() for _, host in places}
+    assert {"host-1", "host-2", "host-4", "host-5"} <= hosts
+    assert "lane 2 machine host-2" in printed
+    assert "host-3 has left" in printed
+
+    alone = tmp_path / "alone"
+    done = head.run(words(alone, "--lanes", "1"), cwd=tmp_path, env=ENV, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert {(record.lane, record.machine["host"]) for record in load(alone).records} == {(1, "host-1")}
+    assert [run["run_id"] for run in rows(alone)] == [record.run_id for record in load(alone).records]
+    verdicts = [
+        json.loads(head.run(table_of(folder), cwd=tmp_path, env=ENV).stdout)["effects"] for folder in (out, alone)
+    ]
+    decided = ("more", "less", "equal")
+    for one, other in zip(*verdicts, strict=True):
+        assert (one["pair"], one["metric"]) == (other["pair"], other["metric"])
+        if one["verdict"] in decided and other["verdict"] in decided:
+            assert one["verdict"] == other["verdict"]
+
+
+def table_of(folder: Path) -> list[str]:
+    return [sys.executable, "-m", "dmls_ray", "table", str(folder), "--format", "json"]
