@@ -58,7 +58,7 @@ def main() -> None:
             for model in MODELS:
                 out = f"{args.out}/{model}-{rate}"
                 sweep(one, out, model, args.repeats)
-                layout = render(load(out), "machines")
+                layout = render(load(out), "scaling")
                 frame = layout.frame
                 frame.insert(0, "link", rate)
                 frame.insert(0, "model", model)

@@ -94,7 +94,7 @@ def grayscale_memory() -> str:
 def machines() -> str:
     """An excerpt of the table of several machines."""
     columns = ["machines", "ranks_per_machine", "images/s [95%]", "speed-up [95%]", "exposed comm. ms [95%]", "n"]
-    return _excerpt(render(load(REFERENCE / "machines" / "simplecnn-100mbit"), "machines").frame, columns)
+    return _excerpt(render(load(REFERENCE / "machines" / "simplecnn-100mbit"), "scaling").frame, columns)
 
 
 def rank_info() -> str:

@@ -13,9 +13,7 @@ from dmls_ray.analysis.stats.formatting import GENERIC, POINTS, RATIO, format_in
 from dmls_ray.analysis.stats.intervals import Interval
 from dmls_ray.analysis.stats.looks import FIRST_LOOK
 from dmls_ray.analysis.trials.axis import Pair
-from dmls_ray.analysis.trials.held_clocks import describe_held_clocks
-from dmls_ray.analysis.trials.other_work import describe_other_work
-from dmls_ray.analysis.trials.trial import Trial, describe_configuration
+from dmls_ray.analysis.trials.trial import describe_configuration
 from dmls_ray.analysis.words_on_pairs import base_text, field_noun, pair_text, with_place
 from dmls_ray.config.value_texts import duration
 
@@ -317,19 +315,6 @@ def slowdown_text(found: Slowdown, first: str, second: str) -> str:
     if found.more_repeats is None:
         return f"{text}, and more repeats are unlikely to decide it"
     return f"{text}; about {found.more_repeats} more repeats decide it"
-
-
-def disturbance_notes(trials: Sequence[Trial]) -> list[str]:
-    """What made times other than those of a quiet machine at full clocks, in notes; none where nothing did."""
-    notes = []
-    if held := describe_held_clocks(trials):
-        notes.append(f"GPU clocks were throttled: {join_names(held)}; these times are not those at full clock speed.")
-    if work := describe_other_work(trials):
-        names = join_names(work)
-        notes.append(
-            f"Other programs used the processor during these runs: {names}; a quiet machine needs fewer repeats."
-        )
-    return notes
 
 
 def describe_unfinished(left: int, asked: int) -> str:

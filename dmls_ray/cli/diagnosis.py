@@ -10,7 +10,8 @@ from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.stats.formatting import RATIO, format_interval
 from dmls_ray.analysis.stats.intervals import Interval, deviation_factors, exponential
 from dmls_ray.analysis.summary import SweepSummary
-from dmls_ray.analysis.words import amount_text, disturbance_notes
+from dmls_ray.analysis.words import amount_text
+from dmls_ray.analysis.words_on_machines import disturbance_notes
 from dmls_ray.cli.console import say
 from dmls_ray.cli.request import Request
 from dmls_ray.config.grid import Plan

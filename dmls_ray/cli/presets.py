@@ -126,7 +126,7 @@ _PRESETS = (
             """,
         axis="machines",
         axes={"machines": [1, 2], "ranks_per_machine": [1, 2], "batch_per_rank": [32]},
-        options={"layout": "machines"},
+        options={"layout": "scaling"},
     ),
     Preset(
         name="optimizer",

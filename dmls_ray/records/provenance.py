@@ -53,8 +53,8 @@ def kind_of_machine(described: Mapping[str, Any]) -> str:
 
     Memory has two digits, since machines of one kind report a little more or less.
     """
-    memory = f"{described['memory_mib'] / 1024:.2g} GiB"
-    return ", ".join([described["cpu"], memory, *described["gpus"]])
+    memory = f"{described.get('memory_mib', 0) / 1024:.2g} GiB"
+    return ", ".join([str(described.get("cpu")), memory, *described.get("gpus", [])])
 
 
 @functools.cache

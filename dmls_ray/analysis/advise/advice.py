@@ -17,7 +17,8 @@ from dmls_ray.analysis.results import factor_cells, field_names
 from dmls_ray.analysis.stats.formatting import RATIO, format_interval, with_sign
 from dmls_ray.analysis.stats.intervals import MIN_REPEATS, Interval
 from dmls_ray.analysis.trials.trial import Trial, describe_configuration
-from dmls_ray.analysis.words import amount_text, disturbance_notes, join_names
+from dmls_ray.analysis.words import amount_text, join_names
+from dmls_ray.analysis.words_on_machines import disturbance_notes
 
 Place = Literal[
     "best", "not distinguished", "worse", "not compared",

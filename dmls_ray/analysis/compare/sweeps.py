@@ -18,7 +18,7 @@ from dmls_ray.analysis.stats.formatting import RATIO, format_interval, with_sign
 from dmls_ray.analysis.trials.axis import Pair
 from dmls_ray.analysis.trials.common_metrics import common_rate, durations_of
 from dmls_ray.analysis.trials.trial import Trial, describe_configuration
-from dmls_ray.analysis.words import disturbance_notes
+from dmls_ray.analysis.words_on_machines import disturbance_notes
 from dmls_ray.util.errors import ConfigError
 
 _HEADS = {"speed": "speed B / A", "ratio": "B / A", "difference": "B - A"}

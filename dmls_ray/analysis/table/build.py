@@ -22,7 +22,8 @@ from dmls_ray.analysis.trials.above_linear import describe_above_linear
 from dmls_ray.analysis.trials.axis import BATCHES
 from dmls_ray.analysis.trials.steps import has_uneven_steps
 from dmls_ray.analysis.trials.trial import Trial, describe_configuration
-from dmls_ray.analysis.words import disturbance_notes, join_names
+from dmls_ray.analysis.words import join_names
+from dmls_ray.analysis.words_on_machines import disturbance_notes, lane_notes
 from dmls_ray.config.runtime import RuntimeConfig
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import Outcome
@@ -99,6 +100,7 @@ def _notes_of(results: Results, table: Table, presentation: Presentation) -> Ite
     uneven = [describe_configuration(row.factors) for row in table.rows if has_uneven_steps(row)]
     if uneven:
         texts.append(_UNEVEN_STEPS.format(join_names(uneven)))
+    texts += lane_notes(table.rows)
     texts += disturbance_notes(table.rows)
     for text in texts:
         yield Note("comparability", text)

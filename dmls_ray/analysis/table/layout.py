@@ -8,7 +8,9 @@ from dataclasses import dataclass, replace
 import pandas as pd
 
 from dmls_ray.analysis.metrics import label_of
+from dmls_ray.analysis.stats.formatting import RATIO, format_interval
 from dmls_ray.analysis.table.model import Table, factor, measure_columns
+from dmls_ray.analysis.trials.machine_speeds import machine_speeds
 from dmls_ray.analysis.trials.trial import Trial
 from dmls_ray.records.model import RunRecord
 
@@ -28,6 +30,8 @@ class Layout:
     """Chooses the runs that it shows, or changes their fields."""
     by_rank: bool = False
     """Whether each rank has a row, with means over the repeats. Accuracies are over the share of the rank."""
+    by_machine: bool = False
+    """Whether each machine that measured whole blocks has a row, with its speed against that of the others."""
     note: str = ""
     """What its rows are, where their fields do not say it."""
     nothing: str = ""
@@ -35,6 +39,8 @@ class Layout:
 
     def frame(self, table: Table) -> pd.DataFrame:
         """The cells as texts."""
+        if self.by_machine:
+            return _frame_of_machines(table)
         if not self.metrics:
             return table.frame()
         # The fields that distinguish rows; the batch once.
@@ -51,6 +57,14 @@ class Layout:
         if self.by_rank:
             return frame.rename(columns=_OF_A_RANK)
         return frame
+
+
+def _frame_of_machines(table: Table) -> pd.DataFrame:
+    rows = []
+    for machine in machine_speeds(table.rows):
+        row = {"machine": machine.host, "lane": str(machine.lane), "kind": machine.kind, "blocks": str(machine.blocks)}
+        rows.append(row | {"speed vs others [95%]": format_interval(machine.against_others, RATIO, null=1.0)})
+    return pd.DataFrame(rows)
 
 
 def _ranks_of(trial: Trial) -> list[Trial]:

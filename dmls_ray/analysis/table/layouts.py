@@ -58,6 +58,8 @@ def render(results: Results, name: str) -> RenderedTable:
         return RenderedTable(pd.DataFrame(), [layout.nothing])
     table = make_table(shown, layout.factors)
     frame = layout.frame(table)
+    if frame.empty:
+        return RenderedTable(frame, [layout.nothing])
     filled = [head for head in frame.columns if (frame[head] != "").any()]
     notes = [layout.note, *table.notes] if layout.note else table.notes
     return RenderedTable(frame[filled], notes)
@@ -84,6 +86,12 @@ LAYOUTS: Mapping[str, Layout] = {
         metrics=("tensor_mem_mib", *MEMORY_KINDS, "data_mib", "device_mem_mib", "host_mem_mib", "peak_mem_mb"),
     ),
     "machines": Layout(
+        by_machine=True,
+        note="Each row is a machine that measured whole blocks: a value is the mean of a block's speeds, each against "
+        "that of its trial over all blocks.",
+        nothing="All runs were measured on one machine; --by scaling is the table of numbers of machines.",
+    ),
+    "scaling": Layout(
         factors=("machines", "ranks_per_machine", "backend"),
         metrics=("total_s", "epoch_s", "images_per_s", "speed_up", "exposed_comm_ms", "link_round_trip_ms",
                  "link_mbit_per_s", "test_accuracy"),

@@ -16,7 +16,7 @@ PUBLISHED = PROJECT / "results" / "published"
 
 
 def test_report_cs_tables_come_out_of_its_figures() -> None:
-    machines = render(load(PUBLISHED / "C"), "machines").frame
+    machines = render(load(PUBLISHED / "C"), "scaling").frame
     normal = machines[(machines["quantization"] == "off") & (machines["backend"] != "mpi")]
     assert normal[["machines", "ranks_per_machine", "s/run", "test acc."]].to_numpy().tolist() == [
         ["1", "1", "186", "0.978"],
