@@ -81,6 +81,16 @@ def prestart_autoscaling_coordinator() -> None:
         get_or_create_autoscaling_coordinator()
 
 
+def draining_nodes() -> set[str]:
+    """Ray's ids of the nodes that will be preempted, as whoever runs the cluster has told Ray.
+
+    Without it: a run on such a node goes on until the node is gone, and is run again then.
+    """
+    from ray._private.worker import global_worker
+
+    return set(global_worker.gcs_client.get_draining_nodes())
+
+
 def ask_head(address: str, timeout: float) -> list[Any]:
     """The nodes of a cluster that are alive.
 

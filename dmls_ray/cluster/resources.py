@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, Literal
 
+from dmls_ray.cluster.compat import draining_nodes
 from dmls_ray.config.runtime import RuntimeConfig
 from dmls_ray.records.model import FIRST_LANE
 from dmls_ray.records.provenance import machine_facts
@@ -201,13 +202,14 @@ def local_resources() -> Resources:
 
 
 def cluster_resources() -> Resources:
-    """The machines of the connected cluster, the largest first, and this machine before others of its size.
+    """The machines of the connected cluster that stay, the largest first, and this machine before others of its size.
 
     With this order, runs that fit on one machine all take the same machine, whatever their number of ranks.
     """
     import ray
 
-    alive = [node for node in ray.nodes() if node["Alive"]]
+    draining = draining_nodes()
+    alive = [node for node in ray.nodes() if node["Alive"] and node["NodeID"] not in draining]
     same = Counter(node["NodeManagerHostname"] for node in alive)
     machines = []
     for node in alive:

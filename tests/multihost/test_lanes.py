@@ -94,3 +94,32 @@ def test_a_sweep_on_lanes_loses_a_host_gets_another_is_killed_and_ends_as_on_one
 
 def table_of(folder: Path) -> list[str]:
     return [sys.executable, "-m", "dmls_ray", "table", str(folder), "--format", "json"]
+
+
+def test_no_run_starts_on_a_host_that_will_be_preempted_and_its_block_moves(network: Network, tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(SCRIPT)
+    head, second = network.add(2)
+    address = network.cluster(1, 1, env=ENV)
+    out = tmp_path / "out"
+    sweep = head.start(words(out), cwd=tmp_path, env=ENV)
+    wait_for_rows(out, 2, sweep, "host-2")
+    asked = "import ray; ray.init('auto', logging_level='ERROR'); "
+    asked += "print(*[node['NodeID'] for node in ray.nodes() if node['NodeManagerHostname'] == 'host-2'])"
+    node = second.python(asked, check=True).stdout.split()[-1]
+    drain = ["ray", "drain-node", "--address", address, "--node-id", node, "--deadline-remaining-seconds", "3600"]
+    drain += ["--reason", "DRAIN_NODE_REASON_PREEMPTION", "--reason-message", "spot"]
+    second.run(drain, check=True)
+    until = time.monotonic() + 30
+    while "host-2 has left" not in sweep.printed():
+        assert time.monotonic() < until, sweep.printed()
+        time.sleep(0.1)
+    before = len(rows(out))
+    wait_for_rows(out, TRIALS * REPEATS, sweep)
+    assert sweep.wait() == 0, sweep.printed()
+    assert {row["machine"]["host"] for row in rows(out)[before + 1 :]} == {"host-1"}
+    records = load(out).records
+    assert {record.outcome for record in records} == {"ok"}
+    hosts = defaultdict(set)
+    for record in records:
+        hosts[record.repeat].add(record.machine["host"])
+    assert all(len(places) == 1 for places in hosts.values()), hosts
