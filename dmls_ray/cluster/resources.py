@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 import operator
 import os
 import socket
 from collections import Counter
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any
 
 from dmls_ray.cluster.compat import draining_nodes
 from dmls_ray.config.runtime import RuntimeConfig
-from dmls_ray.records.model import FIRST_LANE
 from dmls_ray.records.provenance import machine_facts
 from dmls_ray.util.cores import usable_cores
 from dmls_ray.util.errors import ClusterError
@@ -38,13 +35,6 @@ class Machine:
     def equals(self) -> tuple[str, int, int]:
         """What equal machines have in common."""
         return self.kind, self.cores, self.gpus
-
-
-LaneCount = int | Literal["auto", "all"]
-"""At most so many lanes; auto: as many as there are equal machines for; all: lanes of every kind of machine."""
-
-Lanes = Mapping[int, Mapping[str, int]]
-"""Number of a lane -> machine -> ranks of the lane on it."""
 
 
 @dataclass(frozen=True)
@@ -127,62 +117,17 @@ class Resources:
         """By machine: the smallest number of ranks with which each run that can be placed has enough."""
         ranks: dict[str, int] = {}
         for need in demand.needs:
-            for machine, count in self._placed(need, demand).items():
+            for machine, count in self.placed(need, demand).items():
                 ranks[machine] = max(ranks.get(machine, 0), count)
         return {machine.name: ranks[machine.name] for machine in self.machines if machine.name in ranks}
 
-    def _placed(self, need: RankRequest, demand: WorkerGroupSpec) -> dict[str, int]:
+    def placed(self, need: RankRequest, demand: WorkerGroupSpec) -> dict[str, int]:
         """How many ranks of a run go on which machine; empty if they do not fit."""
         on_gpus = demand.device == "cuda"
         if on_gpus:
             need = replace(need, threads=1)
         slots = slots_for(self.capacity(demand.device), need, oversubscribe=demand.oversubscribe and not on_gpus)
         return place_ranks(slots, need)
-
-    def lanes(self, demand: WorkerGroupSpec, most: LaneCount, before: Lanes = MappingProxyType({})) -> Lanes:
-        """The lanes that these machines make, each of which serves every run.
-
-        Args:
-            demand: what the runs ask for.
-            most: how many there may be.
-            before: the lanes so far. Those whose machines are all there stay.
-        """
-        if most == 1:
-            return {FIRST_LANE: self.ranks_to_hold(demand)}
-        by_name = {machine.name: machine for machine in self.machines}
-        kept = {number: lane for number, lane in before.items() if lane and lane.keys() <= by_name.keys()}
-        used = set(itertools.chain(*kept.values()))
-        further: dict[Hashable, list[dict[str, int]]] = {}
-        for kind in dict.fromkeys(machine.equals for machine in self.machines):
-            free = [machine for machine in self.machines if machine.equals == kind and machine.name not in used]
-            further[kind] = Resources(tuple(free))._divided(demand)
-        # Lanes of several kinds of machine only where they are asked for.
-        more = list(itertools.chain(*further.values()))
-        if most != "all" and used:
-            more = further[by_name[min(used)].equals]
-        elif most != "all":
-            more = max(further.values(), key=len, default=[])
-        numbers = [number for number in range(FIRST_LANE, len(kept) + len(more) + FIRST_LANE) if number not in kept]
-        if isinstance(most, int):
-            numbers = numbers[: most - len(kept)]
-        lanes = kept | dict(zip(numbers, more, strict=False))
-        # A single lane may be of any machines.
-        return lanes if kept or len(lanes) > 1 else {FIRST_LANE: self.ranks_to_hold(demand)}
-
-    def _divided(self, demand: WorkerGroupSpec) -> list[dict[str, int]]:
-        """As many lanes as these machines suffice for."""
-        lanes = []
-        left = self
-        while lane := left.lane(demand):
-            lanes.append(lane)
-            left = Resources(tuple(machine for machine in left.machines if machine.name not in lane))
-        return lanes
-
-    def lane(self, demand: WorkerGroupSpec) -> dict[str, int]:
-        """By machine: the ranks of one lane; empty if these machines do not suffice for every run."""
-        if all(self._placed(need, demand) for need in demand.needs):
-            return self.ranks_to_hold(demand)
-        return {}
 
     def holds_gpus(self, configs: Iterable[RuntimeConfig]) -> bool:
         """Whether a worker group that serves all of these configurations holds a GPU for each rank.

@@ -17,10 +17,11 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from dmls_ray.cluster.broker_client import BrokerClient
 from dmls_ray.cluster.connect import NAMESPACE
 from dmls_ray.cluster.joining import check_machines
+from dmls_ray.cluster.lane_plan import LaneCount, plan_lanes
 from dmls_ray.cluster.messages import TrainerSettings
 from dmls_ray.cluster.node_trainer import NO_ANSWER, NodeTrainer, controllers
 from dmls_ray.cluster.processes import end_process_there, oom_kills_there
-from dmls_ray.cluster.resources import LaneCount, Machine, Resources, WorkerGroupSpec, cluster_resources
+from dmls_ray.cluster.resources import Machine, Resources, WorkerGroupSpec, cluster_resources
 from dmls_ray.cluster.scheduler.broker import Broker
 from dmls_ray.config.options import RunLimits
 from dmls_ray.util.errors import ClusterError, ClusterLostError
@@ -63,7 +64,7 @@ class WorkerGroup:
         self._private_cluster, self.limits = private_cluster, limits
         self._exclusive, self._notify = exclusive, notify
         self._most_lanes = lanes
-        self._lanes = resources.lanes(demand, lanes)
+        self._lanes = plan_lanes(resources, demand, lanes)
         self._kinds = {machine.node_id: machine.kind for machine in resources.machines}
         self.name = f"dmls-ray-{uuid.uuid4().hex[:8]}"
         self._nodes: list[NodeTrainer] = []
@@ -125,7 +126,7 @@ class WorkerGroup:
             (
                 replace(group._demand, needs=()),
                 [getattr(group.limits, item.name) for item in fields(RunLimits)],
-                self.resources.lanes(group._demand, group._most_lanes),
+                plan_lanes(self.resources, group._demand, group._most_lanes),
             )
             for group in (self, other)
         )
@@ -261,7 +262,7 @@ class WorkerGroup:
             self._places.setdefault(machine.name, len(self._places))
         usable.sort(key=lambda machine: self._places[machine.name])
         self.resources = Resources(tuple(usable)).with_kinds(self._kinds)
-        self._lanes = self.resources.lanes(self._demand, self._most_lanes, self._lanes)
+        self._lanes = plan_lanes(self.resources, self._demand, self._most_lanes, self._lanes)
         if self.lanes > 1:
             self._free_machines_of_other_lanes()
         for node in self._plan_missing(later=True):

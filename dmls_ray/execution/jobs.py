@@ -11,8 +11,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from dmls_ray.cluster.lane_plan import LaneCount
 from dmls_ray.cluster.messages import Job
-from dmls_ray.cluster.resources import LaneCount, RankRequest, Resources, WorkerGroupSpec
+from dmls_ray.cluster.resources import RankRequest, Resources, WorkerGroupSpec
 from dmls_ray.config.axes import Range
 from dmls_ray.config.grid import Plan, Run, configs_of
 from dmls_ray.config.options import Options

@@ -1,0 +1,68 @@
+"""`plan_lanes`: the lanes that the machines of a cluster make: ranks that can serve the widest run of a sweep.
+
+Each lane measures whole blocks (`scheduler/lanes.py`). So lanes are made of equal machines, or the answer is a mean
+over several kinds of machine.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Hashable, Mapping
+from types import MappingProxyType
+from typing import Literal
+
+from dmls_ray.cluster.resources import Resources, WorkerGroupSpec
+from dmls_ray.records.model import FIRST_LANE
+
+LaneCount = int | Literal["auto", "all"]
+"""At most so many lanes; auto: as many as there are equal machines for; all: lanes of every kind of machine."""
+
+Lanes = Mapping[int, Mapping[str, int]]
+"""Number of a lane -> machine -> ranks of the lane on it."""
+
+
+def plan_lanes(
+    resources: Resources, demand: WorkerGroupSpec, most: LaneCount, before: Lanes = MappingProxyType({})
+) -> Lanes:
+    """The lanes that these machines make, each of which serves every run.
+
+    Args:
+        resources: the machines.
+        demand: what the runs ask for.
+        most: how many there may be.
+        before: the lanes so far. Those whose machines are all there stay.
+    """
+    if most == 1:
+        return {FIRST_LANE: resources.ranks_to_hold(demand)}
+    by_name = {machine.name: machine for machine in resources.machines}
+    kept = {number: lane for number, lane in before.items() if lane and lane.keys() <= by_name.keys()}
+    used = set(itertools.chain(*kept.values()))
+    further: dict[Hashable, list[dict[str, int]]] = {}
+    for kind in dict.fromkeys(machine.equals for machine in resources.machines):
+        free = [machine for machine in resources.machines if machine.equals == kind and machine.name not in used]
+        further[kind] = _divided(Resources(tuple(free)), demand)
+    # Lanes of several kinds of machine only where they are asked for.
+    more = list(itertools.chain(*further.values()))
+    if most != "all" and used:
+        more = further[by_name[min(used)].equals]
+    elif most != "all":
+        more = max(further.values(), key=len, default=[])
+    numbers = [number for number in range(FIRST_LANE, len(kept) + len(more) + FIRST_LANE) if number not in kept]
+    if isinstance(most, int):
+        numbers = numbers[: most - len(kept)]
+    lanes = kept | dict(zip(numbers, more, strict=False))
+    # A single lane may be of any machines.
+    return lanes if kept or len(lanes) > 1 else {FIRST_LANE: resources.ranks_to_hold(demand)}
+
+
+def _divided(resources: Resources, demand: WorkerGroupSpec) -> list[dict[str, int]]:
+    """As many lanes as these machines suffice for."""
+    lanes = []
+    left = resources
+    while all(left.placed(need, demand) for need in demand.needs):
+        lane = left.ranks_to_hold(demand)
+        if not lane:
+            break
+        lanes.append(lane)
+        left = Resources(tuple(machine for machine in left.machines if machine.name not in lane))
+    return lanes
