@@ -42,12 +42,13 @@ import argparse, time
 import torch
 parser = argparse.ArgumentParser()
 parser.add_argument("--batch-size", type=int, default=8)
-batch_size = parser.parse_args().batch_size
+parser.add_argument("--waits", type=int, default=60)
+args = parser.parse_args()
 model = torch.nn.Linear(8, 1)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-for step in range(60):
+for step in range(args.waits):
     optimizer.zero_grad()
-    model(torch.ones(batch_size, 8)).mean().backward()
+    model(torch.ones(args.batch_size, 8)).mean().backward()
     optimizer.step()
     time.sleep(0.02)
 """
@@ -62,7 +63,7 @@ def seconds_of_sweep(network: Network, folder: Path, lanes: int) -> float:
     out = folder / f"out-{lanes}-{time.monotonic_ns()}"
     words = [sys.executable, "-m", "dmls_ray", "sweep", "train.py", "--out", str(out), "--address", "auto"]
     words += ["--repeats", str(REPEATS), "--lanes", str(lanes), "--steps", "none", "--batch-size"]
-    words += [str(8 + trial) for trial in range(TRIALS)]
+    words += [*(str(8 + trial) for trial in range(TRIALS)), "--", "--waits", "120"]
     done = network.hosts[0].run(words, cwd=folder, env={"PYTHONPATH": str(PROJECT)}, timeout=900)
     file = out / "runs.jsonl"
     if done.returncode:
@@ -83,7 +84,7 @@ def measure_hosts(pairs: int) -> dict[str, str]:
         (folder / "train.py").write_text(SCRIPT)
         with Network([PROJECT, folder, *install_folders()]) as network:
             network.add(HOSTS)
-            network.cluster(*[1] * HOSTS, env={"PYTHONPATH": str(PROJECT)})
+            network.cluster(*[1] * HOSTS, env={"PYTHONPATH": str(PROJECT), "RAY_worker_niceness": "0"})
             for pair in range(pairs):
                 for lanes in (HOSTS, 1) if pair % 2 else (1, HOSTS):
                     seconds[lanes].append(seconds_of_sweep(network, folder, lanes))

@@ -28,15 +28,18 @@ def disturbance_notes(trials: Sequence[Trial]) -> list[str]:
 
 def lane_notes(trials: Sequence[Trial]) -> list[str]:
     """On which machines whole blocks were measured at the same time, and which of these were slower than the others."""
+    notes = []
+    for text in dict.fromkeys(record.beside for trial in trials for record in trial.records if record.beside):
+        notes.append(f"Lanes shared a machine, and these times are those of a shared machine: {text}.")
     machines = machine_speeds(trials)
-    if not machines:
-        return []
+    if not machines or notes:
+        return notes
     kinds = {machine.kind for machine in machines}
     of_kinds = f" of {len(kinds)} kinds of machine" if len(kinds) > 1 else ""
-    notes = [
+    notes.append(
         f"Blocks were measured on {len(machines)} lanes{of_kinds} at the same time, each whole block on one. Trials "
         "are compared within blocks, so a slower machine changes no comparison; --by machines shows each."
-    ]
+    )
     slow = [machine for machine in machines if is_below(machine.against_others, 1)]
     names = [f"{machine.host} ({format_interval(machine.against_others, RATIO, null=1.0)}x)" for machine in slow]
     if names:

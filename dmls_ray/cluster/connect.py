@@ -46,6 +46,8 @@ _QUIET = {
     # Ctrl-C is ours: Tune would wait for the run under way.
     "TUNE_DISABLE_SIGINT_HANDLER": "1",
     "TUNE_WARN_EXCESSIVE_EXPERIMENT_CHECKPOINT_SYNC_THRESHOLD_S": "0",
+    # By default Tune starts the actor of one lane after the other, each in a second.
+    "TUNE_MAX_PENDING_TRIALS_PG": "16",
     # A run that fails reports no metric, and must not end the search.
     "TUNE_DISABLE_STRICT_METRIC_CHECKING": "1",
     # Tune's newer console prints its configuration whatever its verbosity.

@@ -7,11 +7,12 @@ over several kinds of machine.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Literal
 
-from dmls_ray.cluster.resources import Resources, WorkerGroupSpec
+from dmls_ray.cluster.resources import Machine, Resources, WorkerGroupSpec
 from dmls_ray.records.model import FIRST_LANE
 
 LaneCount = int | Literal["auto", "all"]
@@ -19,6 +20,11 @@ LaneCount = int | Literal["auto", "all"]
 
 Lanes = Mapping[int, Mapping[str, int]]
 """Number of a lane -> machine -> ranks of the lane on it."""
+
+
+def lanes_on(lanes: Lanes, machine: str) -> list[int]:
+    """The numbers of the lanes that have ranks on a machine."""
+    return [number for number, lane in lanes.items() if machine in lane]
 
 
 def plan_lanes(
@@ -41,6 +47,8 @@ def plan_lanes(
     for kind in dict.fromkeys(machine.equals for machine in resources.machines):
         free = [machine for machine in resources.machines if machine.equals == kind and machine.name not in used]
         further[kind] = _divided(Resources(tuple(free)), demand)
+        if isinstance(most, int) and len(further[kind]) < most and free and most % len(free) == 0:
+            further[kind] = _divided_within(free, demand, most // len(free)) or further[kind]
     # Lanes of several kinds of machine only where they are asked for.
     more = list(itertools.chain(*further.values()))
     if most != "all" and used:
@@ -53,6 +61,17 @@ def plan_lanes(
     lanes = kept | dict(zip(numbers, more, strict=False))
     # A single lane may be of any machines.
     return lanes if kept or len(lanes) > 1 else {FIRST_LANE: resources.ranks_to_hold(demand)}
+
+
+def _divided_within(machines: Sequence[Machine], demand: WorkerGroupSpec, lanes: int) -> list[dict[str, int]]:
+    """So many lanes on each machine; none if an equal share of one does not suffice for every run."""
+    found: list[dict[str, int]] = []
+    for machine in machines:
+        share = Resources((replace(machine, cores=machine.cores // lanes, gpus=machine.gpus // lanes),))
+        if not all(share.placed(need, demand) for need in demand.needs):
+            return []
+        found += [share.ranks_to_hold(demand)] * lanes
+    return found
 
 
 def _divided(resources: Resources, demand: WorkerGroupSpec) -> list[dict[str, int]]:

@@ -32,6 +32,9 @@ class TrainerSettings:
     """Name of a machine -> its position in the order in which runs take machines."""
     data: tuple[tuple[Any, ...], ...] = ()
     """Workload and arguments of each data set that the first rank prepares."""
+    share: tuple[int, int] = (0, 1)
+    """Which of how many equal shares of its machine's cores its ranks have: of several lanes on a machine, each has its
+    own."""
     user_code_entry: str = ""
     """Entry point of the runs with user code, `module:function`; empty if there are none."""
 
@@ -96,6 +99,8 @@ class Job:
     config: RuntimeConfig
     block: int = 0
     """The block of the run: all runs of a block are measured on one lane."""
+    lane: int = 0
+    """The lane on which the block is to be measured; 0: any."""
     near: str = ""
     """Name of the machine on which earlier runs of the block were measured; empty if there are none."""
     train: str = ""

@@ -21,6 +21,7 @@ from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.provenance import machine_facts
 from dmls_ray.records.run_events import EpochEnded, RankEvent, RankResult
 from dmls_ray.training.rank import preload
+from dmls_ray.util.cores import cores_of_share
 from dmls_ray.util.fork_server import ForkServer
 from dmls_ray.util.importing import search_module_path
 from dmls_ray.util.text import first_line
@@ -37,6 +38,10 @@ def serve_runs(train_loop_config: dict[str, TrainerSettings]) -> None:
         train_loop_config: the settings under the key `settings`, since Ray Train passes a dictionary.
     """
     settings = train_loop_config["settings"]
+    place, shares = settings.share
+    if shares > 1:
+        # Before any library counts the cores.
+        os.sched_setaffinity(0, cores_of_share(place, shares))
     if os.path.isdir(settings.working_dir):  # the driver's, where it exists on this machine
         os.chdir(settings.working_dir)
     search_module_path(settings.module_path)

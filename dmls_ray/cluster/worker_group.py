@@ -17,7 +17,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from dmls_ray.cluster.broker_client import BrokerClient
 from dmls_ray.cluster.connect import NAMESPACE
 from dmls_ray.cluster.joining import check_machines
-from dmls_ray.cluster.lane_plan import LaneCount, plan_lanes
+from dmls_ray.cluster.lane_plan import LaneCount, lanes_on, plan_lanes
 from dmls_ray.cluster.messages import TrainerSettings
 from dmls_ray.cluster.node_trainer import NO_ANSWER, NodeTrainer, controllers
 from dmls_ray.cluster.processes import end_process_there, oom_kills_there
@@ -142,6 +142,11 @@ class WorkerGroup:
         """How many lanes there are."""
         return len(self._lanes)
 
+    @property
+    def shares_machines(self) -> bool:
+        """Whether several lanes are on one machine, so that runs may slow each other down."""
+        return any(len(lanes_on(self._lanes, machine.name)) > 1 for machine in self.resources.machines)
+
     def end_block(self, block: int) -> None:
         """Free the lane of a block whose runs have all ended."""
         self.broker.submit("end_block", block)
@@ -225,7 +230,9 @@ class WorkerGroup:
                 # ones.
                 fits = not here or (cores <= machine.cores and machine.node_id not in self._refused)
                 if missing > 0 and fits:
-                    settings = self.settings(f"{self.name}-{len(self._nodes)}")
+                    on_machine = lanes_on(self._lanes, name)
+                    share = (on_machine.index(number), len(on_machine))
+                    settings = replace(self.settings(f"{self.name}-{len(self._nodes)}"), share=share)
                     node = NodeTrainer(settings, missing, per_rank, machine, later, number)
                     self._nodes.append(node)
                     added.append(node)

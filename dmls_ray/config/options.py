@@ -116,7 +116,10 @@ class Options(RunLimits, Until):
     """Ray cluster to join; without it RAY_ADDRESS, a cluster that runs on this machine, or a new one."""
     lanes: Count | Literal["auto", "all"] = setting("auto", group="cluster")
     """How many lanes measure at the same time, each a whole block on ranks that can serve the widest run. auto: as many
-    as a cluster that was joined has equal machines for; all: lanes of every kind of machine."""
+    as a cluster that was joined has equal machines for; all: lanes of every kind of machine. A number also divides the
+    cores and GPUs of machines, if a check shows that their lanes do not slow each other down."""
+    accept_slower: bool = setting(False, group="cluster")
+    """Use several lanes of one machine also where they slow each other down; tables say so."""
     oversubscribe: bool = setting(False, group="cluster")
     """Allow more ranks than CPU cores."""
     checkpoints: bool = setting(False, group="artifacts")

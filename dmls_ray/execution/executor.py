@@ -16,8 +16,9 @@ from dmls_ray.cluster.messages import Job
 from dmls_ray.cluster.resources import Resources, check_accelerator, local_resources
 from dmls_ray.config.grid import Plan, Run, configs_of, skipped_values
 from dmls_ray.execution.jobs import JobFactory, Search, remove_checkpoints, run_folder, runs_at_once
+from dmls_ray.execution.lane_check import LaneCheck, describe, remember, remembered, verdict_of
 from dmls_ray.execution.next_runs import NextRuns
-from dmls_ray.execution.recorder import Recorder, describe_session
+from dmls_ray.execution.recorder import Recorder, describe_session, speed_of
 from dmls_ray.execution.supervisor import Heartbeat
 from dmls_ray.execution.turns import Turns
 from dmls_ray.execution.view import View
@@ -32,6 +33,7 @@ from dmls_ray.workloads.registry import workload_of
 
 if TYPE_CHECKING:
     from dmls_ray.analysis.tensorboard.writer import LiveTensorBoardWriter
+    from dmls_ray.cluster.tune.run_jobs import Check
     from dmls_ray.cluster.worker_group import WorkerGroup
 
 START_TIMEOUT_S = 600.0
@@ -228,11 +230,11 @@ class Executor:
             try:
                 self._begin_board({run.run_id for run in first})
                 self.recorder.ranks = group.ranks
-                self._turns = self._turns_on(group, first, jobs)
+                check = functools.partial(self._check, session, group)
+                self._turns = self._turns_on(group, first, jobs, check)
                 trials = listed(jobs, self._turns)
                 if self.search:
                     trials = self.search.trials(trials, factory, jobs, group.ranks)
-                check = functools.partial(self._check, session, group)
                 run_jobs(group, trials, self._listen, launch=run_command, check=check)
             except KeyboardInterrupt:
                 # Before the ranks end, since whoever stops a job may kill it a few seconds later.
@@ -241,11 +243,50 @@ class Executor:
                 raise
         return group.resources
 
-    def _turns_on(self, group: WorkerGroup, first: Sequence[Run], jobs: Sequence[Job]) -> Turns:
+    def _check_lanes(self, group: WorkerGroup, job: Job, look: Check) -> int:
+        """How many lanes of a machine may measure at the same time: all where they do not slow each other down.
+
+        Args:
+            group: the ranks.
+            job: the run that is repeated for it.
+            look: looks whether all that the sweep needs is there.
+        """
+        from dmls_ray.cluster.tune.run_jobs import run_jobs
+        from dmls_ray.cluster.tune.trainables import TuneJobSet
+        from dmls_ray.launchers.command import run_command
+
+        beside = remembered(job, group.lanes)
+        if beside is None:
+            self.view.note(f"Checking whether {group.lanes} lanes on one machine slow each other down ...")
+            run = self._by_id[job.run_id]
+            check = LaneCheck(
+                job,
+                group.lanes,
+                speed_of=lambda event: speed_of(self.recorder.finished(run, event)),
+                end_block=group.end_block,
+            )
+            jobs = TuneJobSet(job_of=lambda config: check.jobs[config["run_id"]], run_ids=check)
+            run_jobs(group, jobs, check.listen, launch=run_command, check=look)
+            beside = check.contrast
+        verdict, text = verdict_of(beside), describe(beside, group.lanes)
+        if beside is not None and verdict != "undecided":
+            remember(job, group.lanes, beside)
+        if verdict == "equal" or self.options.accept_slower:
+            self.recorder.beside = text
+            self.view.note(f"{group.lanes} lanes measure at the same time: {text}.")
+            return group.lanes
+        self.view.note(f"Runs go one at a time: {text}. --accept-slower uses {group.lanes} lanes, and tables say so.")
+        return 1
+
+    def _turns_on(self, group: WorkerGroup, first: Sequence[Run], jobs: Sequence[Job], look: Check) -> Turns:
         """The order of the runs on these ranks."""
         if not self.options.is_timed:
             at_once = runs_at_once(jobs, group.ranks)
             return Turns(first, self._following, at_once=lambda: at_once, shares_lanes=True)
+        if group.shares_machines:
+            (job,) = [job for job in jobs if job.run_id == first[0].run_id]
+            at_once = self._check_lanes(group, job, look)
+            return Turns(first, self._following, at_once=lambda: at_once, end_block=group.end_block)
         return Turns(first, self._following, at_once=lambda: group.lanes, end_block=group.end_block)
 
     def _begin_board(self, again: Collection[str]) -> None:

@@ -25,6 +25,7 @@ from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.run_events import RunFinished
 from dmls_ray.util.digests import file_of_user_module
 from dmls_ray.workloads.base import Workload
+from dmls_ray.workloads.registry import workload_of
 
 
 @dataclass
@@ -40,6 +41,8 @@ class Recorder:
     """Whether a configuration has more threads than the cluster has cores."""
     ranks: int = 1
     """How many ranks serve the runs."""
+    beside: str = ""
+    """As of the records."""
     _begun: dict[str, RunRecord] = field(init=False, default_factory=dict)
     """By run that is under way: the record that it would have if it were cut short now."""
     _last_end: dict[int, float] = field(init=False, default_factory=dict)
@@ -63,6 +66,7 @@ class Recorder:
         record.traceback = event.verdict.traceback
         record.attempts = event.attempts
         record.lane = event.lane
+        record.beside = self.beside
         record.earlier_attempts = [asdict(attempt) for attempt in event.earlier]
         # A skipped run was not begun.
         begun = self._begun.pop(run.run_id, record)
@@ -123,6 +127,16 @@ class Recorder:
             versions=provenance.describe_versions(),
             git=provenance.describe_git(),
         )
+
+
+def speed_of(record: RunRecord) -> float | None:
+    """The throughput of a run, else runs per second; None if it did not end ok."""
+    if record.outcome is not Outcome.OK:
+        return None
+    for name in workload_of(record.config).throughput:
+        if record.metrics.get(name):
+            return record.metrics[name]
+    return 1 / record.metrics["total_s"]
 
 
 def leave_out_times(record: RunRecord) -> None:

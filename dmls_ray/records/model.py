@@ -206,6 +206,8 @@ class RunRecord(RunValues, kw_only=True, omit_defaults=True):
     """UTC, ISO 8601."""
     lane: Int = FIRST_LANE
     """Number of the lane on which it ran. Lanes measure at the same time."""
+    beside: str = ""
+    """What other lanes of its machine, which measured at the same time, do to the speed of a run; empty without any."""
     oversubscribed: bool = False
     """Whether the ranks had fewer CPU cores than threads."""
     code: SharedObject = msgspec.field(default_factory=dict)

@@ -54,3 +54,15 @@ def test_lanes_keep_their_machines_and_those_that_lost_one_get_another() -> None
     assert plan_lanes(with_spare, need(6), "auto", before) == {1: {"a": 4, "c": 2}, 2: {"f": 4, "g": 2}}
     assert plan_lanes(machines(b="y", f="x"), need(2), "auto", {1: {"a": 2}, 4: {"f": 2}}) == {4: {"f": 2}}
     assert plan_lanes(machines(b="y"), need(2), "auto", {1: {"a": 2}}) == {1: {"b": 2}}
+
+
+def test_a_number_of_lanes_divides_the_cores_and_gpus_of_equal_machines() -> None:
+    one = Resources((Machine("a", "a", 8, 4),))
+    on_gpus = WorkerGroupSpec(needs=[RankRequest(world_size=size) for size in (1, 2)], device="cuda")
+    assert plan_lanes(one, on_gpus, 2) == {1: {"a": 2}, 2: {"a": 2}}
+    assert plan_lanes(one, on_gpus, 4) == {1: {"a": 2}}, "a quarter of the GPUs is too few"
+    assert plan_lanes(one, need(2), 4) == {number: {"a": 2} for number in (1, 2, 3, 4)}
+    assert plan_lanes(one, need(2), "auto") == {1: {"a": 2}}
+    two = machines(a="x", b="x")
+    assert plan_lanes(two, need(2), 4) == {1: {"a": 2}, 2: {"a": 2}, 3: {"b": 2}, 4: {"b": 2}}
+    assert plan_lanes(two, need(2), 3) == {1: {"a": 2}, 2: {"b": 2}}

@@ -10,6 +10,7 @@ import itertools
 from collections import deque
 from collections.abc import Iterator, Mapping
 
+from dmls_ray.cluster.messages import Job
 from dmls_ray.cluster.scheduler.membership import Lane
 from dmls_ray.cluster.scheduler.retry import Queued
 
@@ -46,19 +47,20 @@ class LaneQueues:
         """Give each block that waits to a lane without one; returns these lanes."""
         given = []
         for block in list(self._of_block):
-            lane = self._lane_for(self._of_block[block][0].job.near)
+            lane = self._lane_for(self._of_block[block][0].job)
             if lane is None:
-                break
+                continue
             self._lane_of[block] = lane.number
             self._of_lane[lane.number] = self._of_block.pop(block)
             given.append(lane)
         return given
 
-    def _lane_for(self, machine: str) -> Lane | None:
-        """A lane without a block: one with this machine, if there is one; None if each has a block."""
-        lanes = self._usable_lanes()
-        free = [lane for lane in lanes if lane.number not in self._of_lane]
-        near = [lane for lane in free if lane.slots[machine]]
+    def _lane_for(self, job: Job) -> Lane | None:
+        """A lane without a block for that of a run: the one that it asks for, or where its block was; None without."""
+        free = [lane for lane in self._usable_lanes() if lane.number not in self._of_lane]
+        if job.lane:
+            free = [lane for lane in free if lane.number == job.lane]
+        near = [lane for lane in free if lane.slots[job.near]]
         return next(itertools.chain(near, free), None)
 
     def _usable_lanes(self) -> list[Lane]:

@@ -1,0 +1,170 @@
+"""`LaneCheck`: whether lanes that share a machine slow each other down (an A/A check).
+
+In each block one run has the machine for itself, and an equal one runs on the same lane while the other lanes run it,
+too. Blocks are added until the speeds are equal within `EQUIVALENT`, or are not, or there are `MOST_BLOCKS`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal
+
+from dmls_ray.analysis.stats.block_model import BlockModel, Contrast
+from dmls_ray.analysis.stats.formatting import RATIO, format_interval
+from dmls_ray.analysis.stats.intervals import Interval
+from dmls_ray.analysis.stats.looks import FIRST_LOOK, Looks, next_look
+from dmls_ray.cluster.messages import Job
+from dmls_ray.records.model import FIRST_LANE
+from dmls_ray.records.provenance import describe_versions, machine_facts
+from dmls_ray.records.run_events import RunEvent, RunFinished, RunStarted
+from dmls_ray.util.files import atomic_replace, cache_root
+
+EQUIVALENT = 0.02
+"""Largest difference of speed that counts as none: 2%."""
+MOST_BLOCKS = 30
+
+Verdict = Literal["equal", "slower", "undecided"]
+
+
+def verdict_of(beside: Interval | None) -> Verdict:
+    """Whether the ratio of the speed beside other lanes to that alone is 1, as far as it matters."""
+    if beside is None or beside.low is None or beside.high is None:
+        return "undecided"
+    if beside.low > 1 / (1 + EQUIVALENT) and beside.high < 1 + EQUIVALENT:
+        return "equal"
+    if beside.high < 1 / (1 + EQUIVALENT) or beside.low > 1 + EQUIVALENT:
+        return "slower"
+    return "undecided"
+
+
+def describe(beside: Interval | None, lanes: int) -> str:
+    """`a run beside 1 other lane has 0.99x [0.98, 1.00] of its speed alone`."""
+    others = f"{lanes - 1} other lane{'s' if lanes > 2 else ''}"
+    ratio = format_interval(beside, RATIO, null=1.0) or "an unknown share"
+    return f"a run beside {others} on its machine has {ratio} of its speed alone"
+
+
+class LaneCheck(Iterator[str | None]):
+    """Hands out the runs of the check, and takes their events.
+
+    Args:
+        job: the run to repeat.
+        lanes: how many lanes there are, all on one machine.
+        speed_of: the speed of an ended run; None if it did not end ok.
+        end_block: told of each block that has ended.
+    """
+
+    def __init__(
+        self,
+        job: Job,
+        lanes: int,
+        *,
+        speed_of: Callable[[RunFinished], float | None],
+        end_block: Callable[[int], None],
+    ) -> None:
+        self._job, self._lanes = job, lanes
+        self._speed_of, self._end_block = speed_of, end_block
+        self.jobs: dict[str, Job] = {}
+        """The runs that were handed out, by run_id."""
+        self.speeds: dict[str, dict[int, float]] = {"beside": {}, "alone": {}}
+        """Of the runs that are compared: kind -> block -> speed."""
+        self._measured: dict[str, tuple[str, int]] = {}
+        """run_id of a run that is compared -> its kind and block."""
+        self._begun: set[str] = set()
+        self._ended: set[str] = set()
+        self._runs = self._in_turn()
+
+    def __next__(self) -> str | None:
+        """The run_id of the next run; None while others must begin or end first."""
+        return next(self._runs)
+
+    def _in_turn(self) -> Iterator[str | None]:
+        look = FIRST_LOOK
+        for block in range(MOST_BLOCKS):
+            lane = FIRST_LANE + block % self._lanes
+            others = [number for number in range(FIRST_LANE, FIRST_LANE + self._lanes) if number != lane]
+            alone = self._make(lane, compared=("alone", block))
+            yield alone
+            yield from self._wait_for(self._ended, [alone])
+            # The others begin before the run that is compared, and go on beyond its end.
+            first = [self._make(other) for other in others]
+            yield from first
+            yield from self._wait_for(self._begun, first)
+            beside = self._make(lane, compared=("beside", block))
+            yield beside
+            second = [self._make(other) for other in others]
+            yield from second
+            yield from self._wait_for(self._ended, [beside, *first, *second])
+            if block + 1 == look:
+                if verdict_of(self.contrast) != "undecided":
+                    return
+                look = min(next_look(look), MOST_BLOCKS)
+
+    def _wait_for(self, seen: set[str], run_ids: list[str]) -> Iterator[None]:
+        while not seen.issuperset(run_ids):
+            yield None
+
+    def _make(self, lane: int, compared: tuple[str, int] | None = None) -> str:
+        """A run on a lane, in a block of its own; returns its run_id."""
+        number = len(self.jobs)
+        run_id = f"{self._job.trial_id}-check-{number}"
+        self.jobs[run_id] = replace(self._job, run_id=run_id, block=-1 - number, lane=lane, artifacts=None)
+        if compared is not None:
+            self._measured[run_id] = compared
+        return run_id
+
+    def listen(self, proposal: dict[str, Any], event: RunEvent) -> None:
+        """Take an event of a run."""
+        run_id = proposal["run_id"]
+        if isinstance(event, RunStarted):
+            self._begun.add(run_id)
+        if not isinstance(event, RunFinished):
+            return
+        self._ended.add(run_id)
+        self._begun.add(run_id)  # one that is skipped does not start
+        self._end_block(self.jobs[run_id].block)
+        speed = self._speed_of(event)
+        if run_id in self._measured and speed is not None:
+            kind, block = self._measured[run_id]
+            self.speeds[kind][block] = speed
+
+    @property
+    def contrast(self) -> Contrast | None:
+        """The ratio of the speed beside the other lanes to that alone; None without a block that has both."""
+        blocks = len(self.speeds["beside"])
+        looks: Looks = "last" if blocks == MOST_BLOCKS else "open"
+        return BlockModel(self.speeds, is_ratio=True, looks=looks).against("beside", "alone")
+
+
+def remembered(job: Job, lanes: int) -> Interval | None:
+    """What an earlier check of the same machine, versions, run and number of lanes found; None without one."""
+    try:
+        found = json.loads(_file().read_text(encoding="utf-8"))[_key(job, lanes)]
+        return Interval(found["ratio"], found["low"], found["high"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def remember(job: Job, lanes: int, beside: Interval) -> None:
+    """Keep what a check has found, for later sweeps."""
+    try:
+        known = json.loads(_file().read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        known = {}
+    known[_key(job, lanes)] = {"ratio": beside.centre, "low": beside.low, "high": beside.high}
+    _file().parent.mkdir(parents=True, exist_ok=True)
+    with atomic_replace(_file()) as aside:
+        aside.write_text(json.dumps(known, indent=1), encoding="utf-8")
+
+
+def _file() -> Path:
+    return cache_root() / "lane_checks.json"
+
+
+def _key(job: Job, lanes: int) -> str:
+    facts = [machine_facts(), describe_versions(), job.trial_id, lanes]
+    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:16]
