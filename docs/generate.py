@@ -7,6 +7,7 @@ it. A test compares the committed pages with what these functions return.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import inspect
 import io
 import json
@@ -16,6 +17,7 @@ import runpy
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pandas as pd
@@ -173,30 +175,40 @@ def _script_flags() -> str:
 def json_objects() -> str:
     """A row per name of each object that --format json prints, without those of the class that it extends."""
     parts = []
-    for kind in _objects():
-        docs = field_docs(kind)
+    kinds = _objects()
+    for kind in kinds:
         heading = f"**{kind.__name__}**: {inspect.getdoc(kind)}"
-        base = kind.__bases__[0]
-        if base is not object:
+        docs, base = _json_docs(kind), kind.__bases__[0]
+        if base in kinds:
             heading += f" It has the names of {base.__name__}, too."
-        rows = [f"| `{name}` | {docs.get(name, '')} |" for name in kind.__annotations__]
-        parts.append("\n".join([heading, "", "| name | meaning |", "|---|---|", *rows]))
+            docs = {name: text for name, text in docs.items() if name not in _json_docs(base)}
+        parts.append(heading)
+        rows = [f"| `{name}` | {text} |" for name, text in docs.items()]
+        if rows:
+            parts.append("\n".join(["| name | meaning |", "|---|---|", *rows]))
     return "\n\n".join(parts)
 
 
 def _objects() -> list[type]:
     """Those of commands, and then what they have."""
     classes = [item for item in vars(objects).values() if isinstance(item, type)]
-    parts = [item for item in classes if item.__module__ == objects.__name__ and item not in objects.KINDS]
-    return [*objects.KINDS, *parts]
+    printed = [item for item in classes if issubclass(item, msgspec.Struct) or dataclasses.is_dataclass(item)]
+    return [*objects.KINDS, *(item for item in printed if item not in objects.KINDS)]
+
+
+def _json_docs(kind: type) -> dict[str, str]:
+    """Name in JSON -> the docstring of its field, or nothing."""
+    docs = field_docs(kind)
+    described: Any = msgspec.inspect.type_info(kind)
+    return {field.encode_name: docs.get(field.name, "") for field in described.fields}
 
 
 def schema() -> str:
     """The JSON Schema of all objects, with the docstrings of fields as descriptions."""
     references, parts = msgspec.json.schema_components(objects.KINDS, ref_template="#/$defs/{name}")
     for kind in _objects():
-        for name, text in field_docs(kind).items():
-            if kind.__name__ in parts:  # those that are only extended are no part
+        for name, text in _json_docs(kind).items():
+            if text and kind.__name__ in parts:  # those that are only extended are no part
                 parts[kind.__name__]["properties"][name]["description"] = text
     content = {"$schema": "https://json-schema.org/draft/2020-12/schema", "anyOf": references, "$defs": parts}
     return json.dumps(content, indent=1) + "\n"

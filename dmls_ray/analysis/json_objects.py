@@ -2,49 +2,25 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal
 
+import msgspec
+
 from dmls_ray.analysis.findings import effects, same_training, slowdown
-from dmls_ray.analysis.stats.intervals import Interval
+from dmls_ray.analysis.stats.intervals import Estimate
 from dmls_ray.analysis.trials.steps import StepChange
 from dmls_ray.analysis.words_on_pairs import pair_label, place_text
 
 
-@dataclass(frozen=True, kw_only=True)
-class Output:
+class Output(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag=str.lower):
     """Every object that a command prints."""
 
     schema: Literal[1] = 1
     """Version of the objects: it grows when a name goes or means something else."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class IntervalObject:
-    """A number with the ends of its 95% interval."""
-
-    value: float
-    low: float | None
-    """null: not known, below three repeats."""
-    high: float | None
-    n: int
-    """Number of repeats."""
-
-    @classmethod
-    def of(cls, value: Interval, n: int) -> IntervalObject:
-        """That of an interval."""
-        return cls(value=value.centre, low=_finite(value.low), high=_finite(value.high), n=n)
-
-
-def _finite(value: float | None) -> float | None:
-    """JSON has no infinity: an infinite end is as one that is not known."""
-    return value if value is not None and math.isfinite(value) else None
-
-
-@dataclass(frozen=True, kw_only=True)
-class EffectObject(IntervalObject):
+class EffectObject(Estimate, frozen=True):
     """What one trial does to a metric against another one. All intervals of an answer hold together, at 95%."""
 
     pair: str
@@ -65,16 +41,11 @@ class EffectObject(IntervalObject):
         """That of an effect, with what is known of the training of its trials."""
         contrast = effect.contrast
         return cls(
-            value=contrast.centre, low=_finite(contrast.low), high=_finite(contrast.high), n=contrast.n,
+            centre=contrast.centre, low=contrast.low, high=contrast.high, n=contrast.n,
             pair=pair_label(effect.pair), where=place_text(effect.pair),
             metric=effect.measure.metric, kind=effect.measure.kind, verdict=effect.verdict,
             training=None if training is None else training.verdict,
         )  # fmt: skip
-
-
-def interval_object(value: Interval | None, n: int) -> IntervalObject | None:
-    """That of an interval, if there is one."""
-    return None if value is None else IntervalObject.of(value, n)
 
 
 def effect_object(effect: effects.Effect | None) -> EffectObject | None:
@@ -82,8 +53,7 @@ def effect_object(effect: effects.Effect | None) -> EffectObject | None:
     return None if effect is None else EffectObject.of_effect(effect)
 
 
-@dataclass(frozen=True, kw_only=True)
-class TrialObject:
+class TrialObject(msgspec.Struct, frozen=True):
     """One configuration."""
 
     trial_id: str
@@ -92,11 +62,10 @@ class TrialObject:
     outcome: str
     n: int
     """Number of runs that count."""
-    metrics: Mapping[str, IntervalObject]
+    metrics: Mapping[str, Estimate]
 
 
-@dataclass(frozen=True, kw_only=True)
-class AnswerObject(Output):
+class AnswerObject(Output, frozen=True):
     """What a sweep says to its question."""
 
     folder: str
@@ -117,27 +86,20 @@ class AnswerObject(Output):
     trials: Sequence[TrialObject]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Sweep(AnswerObject):
+class Sweep(AnswerObject, frozen=True):
     """`dmls-ray sweep`: the answer of a sweep."""
 
-    kind: Literal["sweep"] = "sweep"
     smallest_fast: Sequence[str]
     """Of --batch-size max: the smallest value that is as fast, in words."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Table(AnswerObject):
+class Table(AnswerObject, frozen=True):
     """`dmls-ray table`: the answer of a results folder."""
 
-    kind: Literal["table"] = "table"
 
-
-@dataclass(frozen=True, kw_only=True)
-class Ab(AnswerObject):
+class Ab(AnswerObject, frozen=True):
     """`dmls-ray ab`: whether a revision is slower."""
 
-    kind: Literal["ab"] = "ab"
     a: str
     b: str
     verdict: slowdown.Word
@@ -152,8 +114,7 @@ class Ab(AnswerObject):
     """About how many more repeats would decide it; null: no realistic number."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class TriedObject:
+class TriedObject(msgspec.Struct, frozen=True):
     """A change of settings that was measured."""
 
     values: Mapping[str, Any]
@@ -169,11 +130,9 @@ class TriedObject:
     """Whether it changes the training, which it was not to."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Tune(Output):
+class Tune(Output, frozen=True):
     """`dmls-ray tune`: the fastest settings."""
 
-    kind: Literal["tune"] = "tune"
     folder: str
     start: str
     """The command at the start."""
@@ -191,31 +150,28 @@ class Tune(Output):
     """Setting, and the flag that has it."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class PairObject:
+class PairObject(msgspec.Struct, frozen=True):
     """A configuration that both sweeps have."""
 
     trial_id: str
     config: Mapping[str, Any]
-    a: IntervalObject | None
-    b: IntervalObject | None
-    change: IntervalObject | None
+    a: Estimate | None
+    b: Estimate | None
+    change: Estimate | None
     """B against A; null where it did not end ok in both."""
     verdict: str
     outcomes: tuple[str, str]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Compare(Output):
+class Compare(Output, frozen=True):
     """`dmls-ray compare`: two results folders."""
 
-    kind: Literal["compare"] = "compare"
     metric: str
     way: str
     """speed and ratio: B / A; difference: B - A."""
     unit: str
     """What a sample is: a session, or a repeat."""
-    over_all: IntervalObject | None
+    over_all: Estimate | None
     """Over all configurations that ended ok in both."""
     verdict: str | None
     pairs: Sequence[PairObject]
@@ -225,8 +181,7 @@ class Compare(Output):
     """What else differs: fact, and its values in a and in b."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class RankedObject:
+class RankedObject(msgspec.Struct, frozen=True):
     """A configuration with its place for an aim."""
 
     trial_id: str
@@ -234,20 +189,18 @@ class RankedObject:
     verdict: str
     outcome: str
     n: int
-    objective: IntervalObject | None
+    objective: Estimate | None
     """Its value of the aim; null where it cannot be chosen."""
-    against_best: IntervalObject | None
+    against_best: Estimate | None
     reason: str
     """Why it cannot be chosen; empty if it can."""
     is_on_front: bool
     """Whether no other one beats it in all of front_metrics."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Advise(Output):
+class Advise(Output, frozen=True):
     """`dmls-ray advise`: the best configuration for an aim."""
 
-    kind: Literal["advise"] = "advise"
     objective: str
     metric: str
     minimizes: bool
@@ -263,19 +216,15 @@ class Advise(Output):
     """trial_id of the most accurate one; empty without a loss."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Ls(Output):
+class Ls(Output, frozen=True):
     """`dmls-ray ls`: the sweeps below a folder."""
 
-    kind: Literal["ls"] = "ls"
     sweeps: Sequence[Mapping[str, str]]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Show(Output):
+class Show(Output, frozen=True):
     """`dmls-ray show`: one run."""
 
-    kind: Literal["show"] = "show"
     folder: str
     run: Mapping[str, Any]
     """The whole record."""

@@ -20,7 +20,7 @@ from dmls_ray.analysis.findings.answer import MOST_ROWS, Answer
 from dmls_ray.analysis.findings.effects import Comparison
 from dmls_ray.analysis.findings.question import Decision, SweepQuestion, answer_of, decide
 from dmls_ray.analysis.findings.same_training import training_change
-from dmls_ray.analysis.json_objects import EffectObject, IntervalObject, TrialObject
+from dmls_ray.analysis.json_objects import EffectObject, TrialObject
 from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.table.build import make_table
 from dmls_ray.analysis.table.model import Note, Table
@@ -225,7 +225,7 @@ def _trial_object(row: Trial, varied: Sequence[str]) -> TrialObject:
         values={name: row.records[0].config.get(name) for name in varied},
         outcome=row.outcome,
         n=len(row.counted),
-        metrics={name: IntervalObject.of(value, value.n) for name, value in row.estimates.items()},
+        metrics=row.estimates,
     )
 
 

@@ -6,7 +6,6 @@ A plain value, as hashes and records have it, is a number, a text, true, false, 
 from __future__ import annotations
 
 import ast
-import dataclasses
 import enum
 import itertools
 import math
@@ -132,10 +131,10 @@ def _parts(described: Any) -> list[inspect.Type]:
 def field_docs(config_class: type) -> dict[str, str]:
     """The docstring under each field, also of base classes; empty without the source."""
     docs: dict[str, str] = {}
-    for base in filter(dataclasses.is_dataclass, reversed(config_class.__mro__)):
+    for base in reversed(config_class.__mro__):
         try:
             [definition] = ast.parse(textwrap.dedent(getsource(base))).body
-        except (OSError, TypeError):  # typed into an interpreter
+        except (OSError, TypeError):  # built in, or typed into an interpreter
             continue
         body = definition.body  # type: ignore[attr-defined]
         for node, after in itertools.pairwise(body):

@@ -10,12 +10,12 @@ from typing import ClassVar, Literal
 import pandas as pd
 
 from dmls_ray.analysis.advise.objectives import Objective, costs_of
-from dmls_ray.analysis.findings.effects import Effect, contrast_of
-from dmls_ray.analysis.json_objects import Advise, RankedObject, effect_object, interval_object
+from dmls_ray.analysis.findings.effects import Effect, estimate_of
+from dmls_ray.analysis.json_objects import Advise, RankedObject, effect_object
 from dmls_ray.analysis.metrics import is_exact, label_of
 from dmls_ray.analysis.results import factor_cells, field_names
 from dmls_ray.analysis.stats.formatting import RATIO, format_interval, with_sign
-from dmls_ray.analysis.stats.intervals import MIN_REPEATS, Interval
+from dmls_ray.analysis.stats.intervals import MIN_REPEATS, Estimate
 from dmls_ray.analysis.trials.trial import Trial, describe_configuration
 from dmls_ray.analysis.words import amount_text, join_names
 from dmls_ray.analysis.words_on_machines import disturbance_notes
@@ -35,7 +35,7 @@ class Ranked:
     verdict: Place
     text: str
     """Its value with its interval; without a value, the reason."""
-    value: Interval | None = None
+    value: Estimate | None = None
     """None where it cannot be chosen."""
     all_reached: bool = True
     """Whether every run reached the target."""
@@ -54,11 +54,9 @@ class Ranked:
 
     def json_object(self, *, is_on_front: bool) -> RankedObject:
         """For programs."""
-        n = len(self.row.counted)
         return RankedObject(
-            trial_id=self.row.trial_id, config=self.row.factors, verdict=self.verdict, outcome=self.row.outcome, n=n,
-            objective=interval_object(self.value, n),
-            against_best=interval_object(contrast_of(self.against_best), n),
+            trial_id=self.row.trial_id, config=self.row.factors, verdict=self.verdict, outcome=self.row.outcome,
+            n=len(self.row.counted), objective=self.value, against_best=estimate_of(self.against_best),
             reason=self.text if self.value is None else "", is_on_front=is_on_front,
         )  # fmt: skip
 
@@ -163,7 +161,7 @@ class Advice:
             for name in others:
                 cells[label_of(name)] = row.text(name)
             cells |= {
-                "against best [95%]": format_interval(contrast_of(item.against_best), form, null=measure.null),
+                "against best [95%]": format_interval(estimate_of(item.against_best), form, null=measure.null),
                 "n": str(len(row.counted)),
                 "front": "yes" if row.trial_id in self.front else "",
                 "verdict": verdict,

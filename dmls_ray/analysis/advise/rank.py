@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from msgspec import structs
 from numpy.typing import ArrayLike
 
 from dmls_ray.analysis import metrics
@@ -17,7 +18,7 @@ from dmls_ray.analysis.findings.losers import level_text, losers_of, loss_of
 from dmls_ray.analysis.findings.question import SweepQuestion
 from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.stats.formatting import format_interval
-from dmls_ray.analysis.stats.intervals import Interval, estimate
+from dmls_ray.analysis.stats.intervals import Estimate, estimate
 from dmls_ray.analysis.stats.learning import time_to_target
 from dmls_ray.analysis.stats.looks import Looks
 from dmls_ray.analysis.table.build import make_table
@@ -107,7 +108,7 @@ def rank(objective: Objective, looks: Looks | None = None) -> list[Ranked]:
         sizes = [item.centre, best.centre]
         is_negligible = measure.metric in metrics.MEMORY_METRICS and metrics.hardly_differs(sizes, measure.metric)
         if is_negligible and contrast.low is not None and contrast.high is not None:
-            contrast = replace(contrast, low=min(contrast.low, 1.0), high=max(contrast.high, 1.0))
+            contrast = structs.replace(contrast, low=min(contrast.low, 1.0), high=max(contrast.high, 1.0))
         item.against_best = Effect(Pair(item.row, best.row), measure, contrast, table.until)
         # Where the best has runs that did not reach the target, its times are too short to compare with others.
         is_worse = item.against_best.shown(0.0) == "worse" and best.all_reached
@@ -155,7 +156,7 @@ def _by_time_to_target(row: Trial, objective: Objective) -> Ranked:
         return Ranked(row, "times_unknown", "times of its epochs not known")
     price = objective.price_per_second(row)
     low, high = (end and end * price for end in (reached.low, reached.high))
-    value = Interval(reached.centre * price, low, high)
+    value = Estimate(reached.centre * price, low, high, reached.n)
     text = replace(reached, centre=value.centre, low=low, high=high).describe(objective.form)
     return Ranked(row, "not compared", text, value, reached.reached == reached.n)
 

@@ -9,8 +9,8 @@ from typing import ClassVar
 import pandas as pd
 
 from dmls_ray.analysis.compare.basis import Basis, Difference, basis_of, by_configuration, differences, join
-from dmls_ray.analysis.findings.effects import Effect, contrast_of
-from dmls_ray.analysis.json_objects import Compare, PairObject, interval_object
+from dmls_ray.analysis.findings.effects import Effect, estimate_of
+from dmls_ray.analysis.json_objects import Compare, PairObject
 from dmls_ray.analysis.metrics import format_of, is_exact, label_of, quantity_of, resolution_of
 from dmls_ray.analysis.results import Results, factor_cells, field_names
 from dmls_ray.analysis.stats import intervals
@@ -71,12 +71,10 @@ class BothTrials:
         return "independent ranks" if self.is_apart else ""
 
     def json_object(self) -> PairObject:
-        """For programs; a change has the smaller n of both."""
-        counts = [len(values) for values in self.samples]
+        """For programs."""
         return PairObject(
             trial_id=self.a.trial_id, config=self.a.factors,
-            a=interval_object(self.mean(self.a), counts[0]), b=interval_object(self.mean(self.b), counts[1]),
-            change=interval_object(contrast_of(self.effect), min(counts)),
+            a=self.mean(self.a), b=self.mean(self.b), change=estimate_of(self.effect),
             verdict=self.verdict, outcomes=(self.a.outcome, self.b.outcome),
         )  # fmt: skip
 
@@ -128,7 +126,7 @@ class SweepComparison:
         effects |= {pair.name: pair.effect for pair in self.pairs if pair.effect or pair.is_apart}
         slower, unclear = [], []
         for name, effect in effects.items():
-            change = contrast_of(effect)
+            change = estimate_of(effect)
             if not self.basis.knows_drift:
                 unclear.append(name)
             elif intervals.is_below(change, 1 - share):
@@ -138,10 +136,10 @@ class SweepComparison:
         return slower, unclear
 
     def json_object(self) -> Compare:
-        """All values, for programs; the mean over all has the smaller n of both."""
+        """All values, for programs."""
         return Compare(
             metric=self.metric, way=self.basis.measure.kind, unit=self.basis.unit,
-            over_all=interval_object(contrast_of(self.overall), min(self.samples)),
+            over_all=estimate_of(self.overall),
             verdict=None if self.overall is None else self.basis.verdict(self.overall),
             pairs=[pair.json_object() for pair in self.pairs], only=self.only, provenance=self.provenance,
         )  # fmt: skip
@@ -201,7 +199,7 @@ class SweepComparison:
     def _describe(self, effect: Effect | None) -> str:
         measure = self.basis.measure
         form = RATIO if measure.is_ratio else with_sign(format_of(self.metric))
-        return format_interval(contrast_of(effect), form, null=measure.null)
+        return format_interval(estimate_of(effect), form, null=measure.null)
 
 
 def compare_sweeps(a: Results, b: Results, *, measure: str | None = None) -> SweepComparison:

@@ -11,7 +11,7 @@ from typing import Any, Literal
 from dmls_ray.analysis.metrics import MEMORY_METRICS, hardly_differs, label_of, table_metrics
 from dmls_ray.analysis.results import field_names
 from dmls_ray.analysis.stats.block_model import Contrast, is_decided, is_rough
-from dmls_ray.analysis.stats.intervals import Interval
+from dmls_ray.analysis.stats.intervals import Estimate, Interval
 from dmls_ray.analysis.trials.axis import Pair, count_values
 from dmls_ray.analysis.trials.common_metrics import durations_of, memory_metric, speed_metric
 from dmls_ray.analysis.trials.run_lengths import STEP_MS
@@ -262,9 +262,12 @@ class Effect:
         return HOPELESS
 
 
-def contrast_of(effect: Effect | None) -> Contrast | None:
-    """The number of an effect with its interval, if there is one."""
-    return None if effect is None else effect.contrast
+def estimate_of(effect: Effect | None) -> Estimate | None:
+    """The number of an effect with its interval alone, as JSON has it; None without an effect."""
+    if effect is None:
+        return None
+    contrast = effect.contrast
+    return Estimate(contrast.centre, contrast.low, contrast.high, contrast.n)
 
 
 Comparison = Sequence[Effect]

@@ -21,14 +21,15 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass
 from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
+from msgspec import structs
 from numpy.typing import NDArray
 
-from dmls_ray.analysis.stats.intervals import MIN_REPEATS, Interval, are_same, exponential
+from dmls_ray.analysis.stats.intervals import MIN_REPEATS, Estimate, are_same, exponential
 from dmls_ray.analysis.stats.looks import Looks, critical_value
 
 MIN_OWN_VARIANCE = 8
@@ -113,15 +114,12 @@ def _count_parts(known: NDArray[np.bool_]) -> int:
     return int(connected_components(bmat([[None, design], [design.T, None]]), directed=False)[0])
 
 
-@dataclass(frozen=True)
-class Contrast(Interval):
-    """A trial against another one: the ratio or the difference, with its interval."""
+class Contrast(Estimate, frozen=True):
+    """A trial against another one: the ratio or the difference, with its interval, by the blocks that have both."""
 
-    n: int
-    """Number of blocks that have both."""
     half_width: float | None
     """Half of the interval: of the logarithm of a ratio, or of the difference."""
-    half_width_after: Callable[..., float] | None = field(default=None, compare=False, repr=False)
+    half_width_after: Callable[..., float] | None = None
     """What it would be after another number of blocks, if the noise stays as it is; as `_half_width_after`."""
     is_once: bool = False
     """Whether its repeats repeat the same run, so that no further one says more, and there is no interval."""
@@ -215,7 +213,7 @@ class BlockModel:
         is_equal = len(rows) == 2 and not differences.any()
         unknown = Contrast(centre, None, None, count, None, is_equal=is_equal)
         if weights.keys() <= set(self.once) and all(are_same(row[both]) for row in self._measured[rows]):
-            return replace(unknown, is_once=True)
+            return structs.replace(unknown, is_once=True)
         weights_of_all = np.zeros(len(self.values))
         weights_of_all[rows] = factors
         half_width = self._half_width(differences, weights_of_all)

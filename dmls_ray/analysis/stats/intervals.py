@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import Literal
 
+import msgspec
 import numpy as np
 
 MIN_REPEATS = 3
@@ -29,12 +29,12 @@ Quantity = Literal["rate", "amount", "ratio", "share", "value"]
 share: from 0 to 1, as accuracies. value: any number."""
 
 
-@dataclass(frozen=True)
-class Interval:
+class Interval(msgspec.Struct, frozen=True, rename={"centre": "value"}):
     """A number with its interval; without ends, none is known."""
 
     centre: float
     low: float | None
+    """End of the interval; null where it is not known, as below three repeats."""
     high: float | None
 
     @property
@@ -45,15 +45,11 @@ class Interval:
         return self.low, self.high
 
 
-@dataclass(frozen=True)
-class Estimate(Interval):
-    """The mean of some values of one quantity and its interval."""
+class Estimate(Interval, frozen=True):
+    """A number with its 95% interval, as it follows from some repeats."""
 
-    values: tuple[float, ...]
-
-    @property
-    def n(self) -> int:
-        return len(self.values)
+    n: int
+    """Number of repeats."""
 
 
 def are_same(values: Sequence[float]) -> bool:
@@ -97,21 +93,21 @@ def estimate(
 
     is_enough = len(numbers) >= MIN_REPEATS or (is_exact and is_equal)
     if not is_enough or (is_once and are_same(numbers)):
-        return Estimate(centre, None, None, numbers)
+        return Estimate(centre, None, None, len(numbers))
     if is_equal and not resolution:
-        return Estimate(centre, centre, centre, numbers)
+        return Estimate(centre, centre, centre, len(numbers))
     # By hand: `statistics.stdev` computes with fractions and is 100 times slower.
     deviation = math.dist(scaled, [middle] * len(scaled)) / math.sqrt(len(scaled) - 1)
     spread = max(resolution / 2, deviation)
     half_width = _student(len(numbers) - 1, level) * spread / math.sqrt(len(numbers))
     low, high = middle - half_width, middle + half_width
     if is_positive:
-        return Estimate(centre, math.exp(low), exponential(high), numbers)
+        return Estimate(centre, math.exp(low), exponential(high), len(numbers))
     if quantity != "value":
         low = max(low, 0.0)
     if quantity == "share":
         high = min(high, 1.0)
-    return Estimate(centre, low, high, numbers)
+    return Estimate(centre, low, high, len(numbers))
 
 
 def bonferroni_level(count: int) -> float:

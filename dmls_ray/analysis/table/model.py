@@ -15,7 +15,6 @@ import pandas as pd
 
 from dmls_ray.analysis.findings.sweep_trials import SweepTrials
 from dmls_ray.analysis.metrics import is_exact, label_of, metric_of, table_metrics
-from dmls_ray.analysis.stats.block_model import Contrast
 from dmls_ray.analysis.stats.formatting import INTEGER, RATIO, SECONDS, format_interval
 from dmls_ray.analysis.stats.intervals import MIN_REPEATS, Estimate, Interval
 from dmls_ray.analysis.stats.learning import TimeToTarget, steps_to_target, time_to_target
@@ -311,7 +310,7 @@ def heading_of(name: str) -> str:
     return label_of(name)
 
 
-def _of_how_many(value: Estimate | Contrast | None, row: Trial) -> str:
+def _of_how_many(value: Estimate | None, row: Trial) -> str:
     """Of how many runs a value is, where not all have one."""
     if value is None or value.n == len(row.counted):
         return ""

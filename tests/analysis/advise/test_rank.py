@@ -70,6 +70,14 @@ def test_the_data_have_what_the_table_says() -> None:
     assert worse["against_best"]["high"] < 1
 
 
+def test_the_data_say_of_how_many_repeats_each_number_is() -> None:
+    runs = results(BATCHES, by_batch({16: 100, 32: 300, 64: 200}))
+    runs.records.remove(next(record for record in runs.records if record.config["batch_per_rank"] == 32))
+    best, second, _ = json.loads(encode_json(advise(runs, "throughput").json_object()))["trials"]
+    assert (best["n"], best["objective"]["n"]) == (2, 2)
+    assert (second["n"], second["objective"]["n"], second["against_best"]["n"]) == (3, 3, 2)
+
+
 def test_one_repeat_distinguishes_nothing_and_the_advice_says_so() -> None:
     advice = advise(results(BATCHES, by_batch({16: 100, 32: 200, 64: 900}), repeats=1), "throughput")
     assert batches(advice, "not distinguished") == [32, 16]

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Mapping
 
@@ -18,6 +19,7 @@ from dmls_ray.analysis.stats.intervals import (
     is_below,
     verdict_of,
 )
+from dmls_ray.records.codec import encode_json
 
 DRAWS = 500
 
@@ -32,6 +34,11 @@ def difference(values: Mapping[int, float], base: Mapping[int, float], **options
 
 def speed(ratio: Interval) -> str:
     return verdict_of(ratio, 1, "faster", "slower")
+
+
+def test_json_has_the_number_as_value_and_null_for_an_end_that_is_not_known_or_infinite() -> None:
+    assert json.loads(encode_json(estimate([2.0]))) == {"value": 2.0, "low": None, "high": None, "n": 1}
+    assert json.loads(encode_json(Interval(1.0, 0.5, math.inf))) == {"value": 1.0, "low": 0.5, "high": None}
 
 
 def normal(random: np.random.Generator, size: tuple[int, int]) -> np.ndarray:
