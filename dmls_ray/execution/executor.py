@@ -12,22 +12,23 @@ from typing import TYPE_CHECKING, Any
 from dmls_ray.cluster.connect import RaySession, cluster_at
 from dmls_ray.cluster.held_group import HeldGroup
 from dmls_ray.cluster.joining import check_machines
+from dmls_ray.cluster.lane_plan import LaneCount
 from dmls_ray.cluster.messages import Job
 from dmls_ray.cluster.resources import Resources, check_accelerator, local_resources
 from dmls_ray.config.grid import Plan, Run, configs_of, skipped_values
-from dmls_ray.execution.jobs import JobFactory, Search, remove_checkpoints, run_folder, runs_at_once
-from dmls_ray.execution.lane_check import LaneCheck, describe, remember, remembered, verdict_of
+from dmls_ray.execution.board import begin_board
+from dmls_ray.execution.jobs import JobFactory, Search, remove_checkpoints, run_folder
+from dmls_ray.execution.lane_check import are_known_to_be_slower, effect_of_sharing
 from dmls_ray.execution.next_runs import NextRuns
 from dmls_ray.execution.recorder import Recorder, describe_session, speed_of
 from dmls_ray.execution.supervisor import Heartbeat
-from dmls_ray.execution.turns import Turns
+from dmls_ray.execution.turns import Turns, turns_on
 from dmls_ray.execution.view import View
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.run_events import EpochEnded, RunAborted, RunEvent, RunFinished, RunStarted, SkipKind
 from dmls_ray.storage.store import Store
 from dmls_ray.util.errors import ClusterError, ClusterLostError, NotKeptError, StoreError, WorkerGroupError
-from dmls_ray.util.importing import missing_extra
 from dmls_ray.util.interpreter import uninterrupted
 from dmls_ray.workloads.registry import workload_of
 
@@ -205,8 +206,13 @@ class Executor:
         total = self.state.left_to_propose or len(runs)
         self.view.begin(total, self.plan.varied, starts=starts, unmeasured=unmeasured)
 
-    def _run_on(self, session: RaySession, resources: Resources, first: Sequence[Run]) -> Resources:
-        """Run these on the connected cluster, and those that follow; returns what is there at the end."""
+    def _run_on(
+        self, session: RaySession, resources: Resources, first: Sequence[Run], most_lanes: LaneCount | None = None
+    ) -> Resources:
+        """Run these on the connected cluster, and those that follow; returns what is there at the end.
+
+        There may be `most_lanes` lanes; without a number, as the options say.
+        """
         from dmls_ray.cluster.tune.run_jobs import run_jobs
         from dmls_ray.cluster.tune.trainables import listed
         from dmls_ray.cluster.worker_group import WorkerGroup
@@ -221,88 +227,48 @@ class Executor:
             private_cluster=session.started_here,
             limits=self.options,
             exclusive=self.options.is_timed,
-            lanes=factory.most_lanes(jobs),
+            lanes=most_lanes or factory.most_lanes(jobs),
             notify=self.view.note,
         )
+        accepts = self.options.accept_slower
+        if group.shares_machines and not accepts and are_known_to_be_slower(jobs[0], group.lanes):
+            return self._run_on(session, resources, first, most_lanes=1)
         serving = group if self._held is None else self._held.serving(group)
         with serving as group:
             self.view.lanes = lambda: group.lanes
             try:
-                self._begin_board({run.run_id for run in first})
+                # While the ranks need seconds to start.
+                self.board = begin_board(self.store, self.options.tensorboard, first, self.view.note)
                 self.recorder.ranks = group.ranks
                 check = functools.partial(self._check, session, group)
-                self._turns = self._turns_on(group, first, jobs, check)
-                trials = listed(jobs, self._turns)
-                if self.search:
-                    trials = self.search.trials(trials, factory, jobs, group.ranks)
-                run_jobs(group, trials, self._listen, launch=run_command, check=check)
+                may_run = not group.shares_machines or self._may_share(group, factory.create(first[0]), check)
+                if may_run:
+                    self._turns = turns_on(group, first, self._following, jobs, is_timed=self.options.is_timed)
+                    trials = listed(jobs, self._turns)
+                    if self.search:
+                        trials = self.search.trials(trials, factory, jobs, group.ranks)
+                    run_jobs(group, trials, self._listen, launch=run_command, check=check)
             except KeyboardInterrupt:
                 # Before the ranks end, since whoever stops a job may kill it a few seconds later.
                 self.view.note("Stopping: the runs that have ended are kept.")
                 self._on_stop()
                 raise
+        if not may_run:
+            return self._run_on(session, resources, first, most_lanes=1)
         return group.resources
 
-    def _check_lanes(self, group: WorkerGroup, job: Job, look: Check) -> int:
-        """How many lanes of a machine may measure at the same time: all where they do not slow each other down.
-
-        Args:
-            group: the ranks.
-            job: the run that is repeated for it.
-            look: looks whether all that the sweep needs is there.
-        """
-        from dmls_ray.cluster.tune.run_jobs import run_jobs
-        from dmls_ray.cluster.tune.trainables import TuneJobSet
-        from dmls_ray.launchers.command import run_command
-
-        beside = remembered(job, group.lanes)
-        if beside is None:
-            self.view.note(f"Checking whether {group.lanes} lanes on one machine slow each other down ...")
-            run = self._by_id[job.run_id]
-            check = LaneCheck(
-                job,
-                group.lanes,
-                speed_of=lambda event: speed_of(self.recorder.finished(run, event)),
-                end_block=group.end_block,
-            )
-            jobs = TuneJobSet(job_of=lambda config: check.jobs[config["run_id"]], run_ids=check)
-            run_jobs(group, jobs, check.listen, launch=run_command, check=look)
-            beside = check.contrast
-        verdict, text = verdict_of(beside), describe(beside, group.lanes)
-        if beside is not None and verdict != "undecided":
-            remember(job, group.lanes, beside)
-        if verdict == "equal" or self.options.accept_slower:
-            self.recorder.beside = text
-            self.view.note(f"{group.lanes} lanes measure at the same time: {text}.")
-            return group.lanes
-        self.view.note(f"Runs go one at a time: {text}. --accept-slower uses {group.lanes} lanes, and tables say so.")
-        return 1
-
-    def _turns_on(self, group: WorkerGroup, first: Sequence[Run], jobs: Sequence[Job], look: Check) -> Turns:
-        """The order of the runs on these ranks."""
-        if not self.options.is_timed:
-            at_once = runs_at_once(jobs, group.ranks)
-            return Turns(first, self._following, at_once=lambda: at_once, shares_lanes=True)
-        if group.shares_machines:
-            (job,) = [job for job in jobs if job.run_id == first[0].run_id]
-            at_once = self._check_lanes(group, job, look)
-            return Turns(first, self._following, at_once=lambda: at_once, end_block=group.end_block)
-        return Turns(first, self._following, at_once=lambda: group.lanes, end_block=group.end_block)
-
-    def _begin_board(self, again: Collection[str]) -> None:
-        """Write TensorBoard's files of the runs that are not run again, while the ranks need seconds to start."""
-        if self.options.tensorboard == "off":
-            return
-        # It is an extra, and its absence is no fault.
-        if reason := missing_extra("tensorboard", "tensorboard", "--tensorboard live"):
-            if self.options.tensorboard == "live":
-                self.view.note(f"{reason} The sweep goes on without.")
-            return
-        # Imported here: TensorBoard's messages take 0.2 s, and a sweep may go without them.
-        from dmls_ray.analysis.tensorboard.writer import LiveTensorBoardWriter
-
-        self.board = LiveTensorBoardWriter(self.store.folder, self.view.note)
-        self.board.write_all([record for record in self.store.records if record.run_id not in again])
+    def _may_share(self, group: WorkerGroup, job: Job, look: Check) -> bool:
+        """Whether lanes of one machine may measure at the same time."""
+        run = self._by_id[job.run_id]
+        self.recorder.beside = effect_of_sharing(
+            group,
+            job,
+            speed_of=lambda event: speed_of(self.recorder.finished(run, event)),
+            accept_slower=self.options.accept_slower,
+            notify=self.view.note,
+            look=look,
+        )
+        return bool(self.recorder.beside)
 
     def _check(self, session: RaySession, group: WorkerGroup, has_answered: bool) -> None:
         """Report to the supervisor, and look whether all that the sweep needs is there; called all the time.

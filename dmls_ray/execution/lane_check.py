@@ -6,12 +6,13 @@ too. Blocks are added until the speeds are equal within `EQUIVALENT`, or are not
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from dmls_ray.analysis.stats.block_model import BlockModel, Contrast
 from dmls_ray.analysis.stats.formatting import RATIO, format_interval
@@ -23,6 +24,10 @@ from dmls_ray.records.provenance import describe_versions, machine_facts
 from dmls_ray.records.run_events import RunEvent, RunFinished, RunStarted
 from dmls_ray.util.files import atomic_replace, cache_root
 
+if TYPE_CHECKING:
+    from dmls_ray.cluster.tune.run_jobs import Check
+    from dmls_ray.cluster.worker_group import WorkerGroup
+
 EQUIVALENT = 0.02
 """Largest difference of speed that counts as none: 2%."""
 MOST_BLOCKS = 30
@@ -30,7 +35,7 @@ MOST_BLOCKS = 30
 Verdict = Literal["equal", "slower", "undecided"]
 
 
-def verdict_of(beside: Interval | None) -> Verdict:
+def verdict_on_lanes(beside: Interval | None) -> Verdict:
     """Whether the ratio of the speed beside other lanes to that alone is 1, as far as it matters."""
     if beside is None or beside.low is None or beside.high is None:
         return "undecided"
@@ -41,7 +46,7 @@ def verdict_of(beside: Interval | None) -> Verdict:
     return "undecided"
 
 
-def describe(beside: Interval | None, lanes: int) -> str:
+def describe_lanes(beside: Interval | None, lanes: int) -> str:
     """`a run beside 1 other lane has 0.99x [0.98, 1.00] of its speed alone`."""
     others = f"{lanes - 1} other lane{'s' if lanes > 2 else ''}"
     ratio = format_interval(beside, RATIO, null=1.0) or "an unknown share"
@@ -100,7 +105,7 @@ class LaneCheck(Iterator[str | None]):
             yield from second
             yield from self._wait_for(self._ended, [beside, *first, *second])
             if block + 1 == look:
-                if verdict_of(self.contrast) != "undecided":
+                if verdict_on_lanes(self.contrast) != "undecided":
                     return
                 look = min(next_look(look), MOST_BLOCKS)
 
@@ -110,9 +115,8 @@ class LaneCheck(Iterator[str | None]):
 
     def _make(self, lane: int, compared: tuple[str, int] | None = None) -> str:
         """A run on a lane, in a block of its own; returns its run_id."""
-        number = len(self.jobs)
-        run_id = f"{self._job.trial_id}-check-{number}"
-        self.jobs[run_id] = replace(self._job, run_id=run_id, block=-1 - number, lane=lane, artifacts=None)
+        run_id = f"{self._job.trial_id}-check-{len(self.jobs)}-{lane}"
+        self.jobs[run_id] = job_of_check(self._job, {"run_id": run_id})
         if compared is not None:
             self._measured[run_id] = compared
         return run_id
@@ -138,6 +142,76 @@ class LaneCheck(Iterator[str | None]):
         blocks = len(self.speeds["beside"])
         looks: Looks = "last" if blocks == MOST_BLOCKS else "open"
         return BlockModel(self.speeds, is_ratio=True, looks=looks).against("beside", "alone")
+
+
+def are_known_to_be_slower(job: Job, lanes: int) -> bool:
+    """Whether an earlier check found that so many lanes of this machine slow each other down."""
+    return verdict_on_lanes(remembered(job, lanes)) == "slower"
+
+
+def effect_of_sharing(
+    group: WorkerGroup, job: Job, *, accept_slower: bool, notify: Callable[[str], None], **how: Any
+) -> str:
+    """What lanes of one machine do to each other, where they may measure at the same time; empty where they may not.
+
+    Args:
+        group: the ranks.
+        job: the run that is repeated for it.
+        accept_slower: whether lanes may slow each other down.
+        notify: takes a message for the user.
+        how: further arguments of `check_lanes`.
+    """
+    beside = check_lanes(group, job, notify=notify, **how)
+    text = describe_lanes(beside, group.lanes)
+    if verdict_on_lanes(beside) == "equal" or accept_slower:
+        notify(f"{group.lanes} lanes measure at the same time: {text}.")
+        return text
+    notify(f"Runs go one at a time: {text}. --accept-slower uses {group.lanes} lanes, and tables say so.")
+    return ""
+
+
+def check_lanes(
+    group: WorkerGroup,
+    job: Job,
+    *,
+    speed_of: Callable[[RunFinished], float | None],
+    notify: Callable[[str], None],
+    look: Check,
+) -> Interval | None:
+    """The ratio of the speed of a run beside other lanes of its machine to that alone, measured or remembered.
+
+    Args:
+        group: the ranks.
+        job: the run that is repeated for it.
+        speed_of: as of `LaneCheck`.
+        notify: takes a message for the user.
+        look: looks whether all that the sweep needs is there.
+    """
+    from dmls_ray.cluster.tune.run_jobs import run_jobs
+    from dmls_ray.cluster.tune.trainables import TuneJobSet
+    from dmls_ray.launchers.command import run_command
+
+    if (known := remembered(job, group.lanes)) is not None:
+        return known
+    notify(f"Checking whether {group.lanes} lanes on one machine slow each other down ...")
+    check = LaneCheck(job, group.lanes, speed_of=speed_of, end_block=group.end_block)
+    jobs = TuneJobSet(job_of=functools.partial(job_of_check, job), run_ids=check)
+    run_jobs(group, jobs, check.listen, launch=run_command, check=look)
+    if check.contrast is not None and verdict_on_lanes(check.contrast) != "undecided":
+        remember(job, group.lanes, check.contrast)
+    return check.contrast
+
+
+def job_of_check(job: Job, config: dict[str, Any]) -> Job:
+    """The job of a run of the check, in the driver and in Tune's actors.
+
+    Args:
+        job: the run to repeat.
+        config: with the run_id, which ends with the number of the run and its lane.
+    """
+    run_id = config["run_id"]
+    *_, number, lane = run_id.split("-")
+    return replace(job, run_id=run_id, block=-1 - int(number), lane=int(lane), artifacts=None)
 
 
 def remembered(job: Job, lanes: int) -> Interval | None:
@@ -166,5 +240,6 @@ def _file() -> Path:
 
 
 def _key(job: Job, lanes: int) -> str:
-    facts = [machine_facts(), describe_versions(), job.trial_id, lanes]
+    what = dict(job.identity.code) or job.trial_id  # the user's code, else the configuration
+    facts = [machine_facts(), describe_versions(), what, lanes]
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:16]

@@ -4,8 +4,29 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
+from dmls_ray.cluster.messages import Job
 from dmls_ray.config.grid import Run
+from dmls_ray.execution.jobs import runs_at_once
+
+if TYPE_CHECKING:
+    from dmls_ray.cluster.worker_group import WorkerGroup
+
+
+Following = Callable[[frozenset[int]], Sequence[Run]]
+"""Returns the runs that come after those that were handed out, given the blocks that are under way. Nothing under way
+and no run: these were all."""
+
+
+def turns_on(
+    group: WorkerGroup, first: Sequence[Run], following: Following, jobs: Sequence[Job], *, is_timed: bool
+) -> Turns:
+    """The order of the runs on these ranks: a block on each lane, or as many runs as there are ranks for."""
+    if is_timed:
+        return Turns(first, following, at_once=lambda: group.lanes, end_block=group.end_block)
+    at_once = runs_at_once(jobs, group.ranks)
+    return Turns(first, following, at_once=lambda: at_once, shares_lanes=True)
 
 
 class Turns(Iterator[str | None]):
@@ -13,8 +34,7 @@ class Turns(Iterator[str | None]):
 
     Args:
         first: the runs that come first.
-        following: returns the runs that come after those that were handed out, given the blocks that are under way;
-            nothing under way and no run: these were all.
+        following: returns the runs that come after these.
         at_once: how many runs there may be at once: the number of lanes.
         end_block: told of each block whose runs have all ended on one lane.
         shares_lanes: whether runs are not timed, so that those of one block may go at the same time.
@@ -23,7 +43,7 @@ class Turns(Iterator[str | None]):
     def __init__(
         self,
         first: Sequence[Run],
-        following: Callable[[frozenset[int]], Sequence[Run]],
+        following: Following,
         *,
         at_once: Callable[[], int],
         end_block: Callable[[int], None] = lambda block: None,

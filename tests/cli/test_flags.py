@@ -107,7 +107,7 @@ class FakeGroup:
     """Ranks that nobody has started."""
 
     def __init__(self, resources: Resources, *_: object, **__: object) -> None:
-        self.resources, self.ranks, self.lanes = resources, 1, 1
+        self.resources, self.ranks, self.lanes, self.shares_machines = resources, 1, 1, False
 
     def end_block(self, block: int) -> None: ...
 

@@ -83,7 +83,7 @@ def test_the_files_of_a_sweep_that_is_stopped_are_written_before_its_ranks_end(
     events: list[str] = []
 
     class Group:
-        ranks, end_block = 1, None
+        ranks, end_block, shares_machines = 1, None, False
 
         def __init__(self, *_: object, **__: object) -> None: ...
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dmls_ray.analysis.stats.intervals import Interval
-from dmls_ray.execution.lane_check import MOST_BLOCKS, LaneCheck, describe, remember, remembered, verdict_of
+from dmls_ray.execution.lane_check import MOST_BLOCKS, LaneCheck, describe_lanes, remember, remembered, verdict_on_lanes
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.run_events import RunFinished, RunStarted, Verdict
 from tests.cluster.scheduler.ranks import job
@@ -58,7 +58,7 @@ class Machine:
 def test_the_check_ends_when_it_is_known_whether_lanes_slow_each_other_down(slowdown: float, expected: str) -> None:
     machine = Machine(3, slowdown=slowdown)
     machine.run()
-    assert verdict_of(machine.check.contrast) == expected
+    assert verdict_on_lanes(machine.check.contrast) == expected
     assert len(machine.check.speeds["alone"]) <= 8
     assert {item.lane for item in machine.check.jobs.values()} == {1, 2, 3}
     assert sorted(machine.ended) == sorted(item.block for item in machine.check.jobs.values())
@@ -78,12 +78,12 @@ def test_what_is_compared_ran_alone_and_beside_all_other_lanes() -> None:
 def test_a_noisy_machine_is_undecided_after_the_most_blocks_and_runs_that_fail_say_nothing() -> None:
     machine = Machine(2, slowdown=0.97, noise=0.15)
     machine.run()
-    assert verdict_of(machine.check.contrast) == "undecided"
+    assert verdict_on_lanes(machine.check.contrast) == "undecided"
     assert len(machine.check.speeds["alone"]) == MOST_BLOCKS
     failing = Machine(2, slowdown=1.0, fails=True)
     failing.run()
     assert failing.check.contrast is None
-    assert verdict_of(None) == "undecided"
+    assert verdict_on_lanes(None) == "undecided"
 
 
 def test_a_result_is_remembered_for_the_same_run_and_number_of_lanes(
@@ -100,7 +100,7 @@ def test_a_result_is_remembered_for_the_same_run_and_number_of_lanes(
 
 
 def test_the_result_is_said_with_its_interval() -> None:
-    assert describe(Interval(0.8, 0.7, 0.9), 2) == (
+    assert describe_lanes(Interval(0.8, 0.7, 0.9), 2) == (
         "a run beside 1 other lane on its machine has 0.80 [0.70, 0.90] of its speed alone"
     )
-    assert "3 other lanes" in describe(None, 4)
+    assert "3 other lanes" in describe_lanes(None, 4)
