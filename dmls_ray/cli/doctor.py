@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from dmls_ray.analysis.results import Results
 from dmls_ray.cli.call import Call
-from dmls_ray.cli.diagnosis import show_diagnosis
+from dmls_ray.cli.console import EXIT_OK, EXIT_SLOWER
+from dmls_ray.cli.diagnosis import has_slower_machine, show_diagnosis
+from dmls_ray.cli.request import Request
 from dmls_ray.cli.sweep_command import answer
+from dmls_ray.config.grid import Plan
 from dmls_ray.config.sweep_file import Preset, What
+from dmls_ray.execution.view import ProgressConsole
 
 PRESET = Preset(
     name="doctor",
@@ -26,8 +31,17 @@ def doctor(call: Call) -> int:
     noise. The flags of a sweep follow WHAT (train.py, module:function); the arguments of a script follow --.
     --budget
     (default: 90s) and --max-repeats (default: 30) limit the repeats. Each call has a new results folder.
+    On a cluster (--address auto --lanes all) every machine measures whole blocks of its own, and has a line with its
+    speed against the others; the exit code is 3 if one is slower by more than 5%, beyond chance.
     """
     what = None
     if call.words and not call.words[0].startswith("-"):
         what = What(train=call.take(1)[0])
-    return answer(replace(PRESET, description=doctor.__doc__ or ""), call, what, show_diagnosis)
+    measured: list[Results] = []
+
+    def show(results: Results, plan: Plan, request: Request, console: ProgressConsole) -> None:
+        show_diagnosis(results, plan, request, console)
+        measured.append(results)
+
+    code = answer(replace(PRESET, description=doctor.__doc__ or ""), call, what, show)
+    return EXIT_SLOWER if code == EXIT_OK and any(map(has_slower_machine, measured)) else code
