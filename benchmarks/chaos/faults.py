@@ -14,7 +14,7 @@ from typing import Any
 import psutil
 
 from benchmarks.chaos.command import Command
-from benchmarks.chaos.places import Disk, Launched, Machines, Memory, Place, Store
+from benchmarks.chaos.places import Disk, Lanes, Launched, Machines, Memory, Place, Store
 
 MIB = 2**20
 
@@ -263,7 +263,7 @@ KINDS: dict[str, Kind] = {
     "store does not answer": Kind(make=lambda: StoreFails("silent"), places=(Store,), ends_command=True),
     "store cuts uploads": Kind(make=lambda: StoreFails("cut"), places=(Store,), ends_command=True),
     "short memory": Kind(make=ShortMemory, places=(Memory,), ends_command=True, outcomes=frozenset({"oom"})),
-    "lost machine": Kind(make=LostMachine, places=(Machines,)),
-    "cut link": Kind(make=CutLink, places=(Machines,)),
+    "lost machine": Kind(make=LostMachine, places=(Machines, Lanes)),
+    "cut link": Kind(make=CutLink, places=(Machines, Lanes)),
 }
 """Each kind of fault by its name."""

@@ -279,6 +279,15 @@ class Machines(Place):
         self.second.ray_join(self.address, num_cpus=1, env=self.cluster)
 
 
+class Lanes(Machines):
+    """Two machines with a cluster, each a lane."""
+
+    @property
+    def flags(self) -> list[str]:
+        """Likewise, with one rank in each run, so that both machines measure at the same time."""
+        return ["--world-size", "1", "--lanes", "auto", "--address", "auto"]
+
+
 PLACES: dict[str, type[Place]] = {
     "machine": Place,
     "torchrun": Launched,
@@ -286,6 +295,7 @@ PLACES: dict[str, type[Place]] = {
     "store": Store,
     "memory": Memory,
     "machines": Machines,
+    "lanes": Lanes,
 }
 
 
