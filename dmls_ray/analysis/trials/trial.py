@@ -331,7 +331,9 @@ def describe_changes(trial: Trial, changed: Collection[str]) -> str:
     specs = trial.workload.specs()
     texts = []
     for name, value in trial.factors.items():
-        if name in changed and value != specs[name].default:
+        # A field of the user's program has no default here: a trial that does not change it has no value of it.
+        default = specs[name].default if name in specs else None
+        if name in changed and value != default:
             texts.append(f"{name}={value}")
     return " ".join(texts)
 

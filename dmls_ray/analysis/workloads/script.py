@@ -32,6 +32,11 @@ class ScriptPresentation(Presentation):
             listed = ", ".join(f"{text} on {count_noun(ranks, 'rank')}" for ranks, text in threads)
             way_out = "so trials differ in threads as well as in ranks; --threads-per-rank 1 compares ranks alone"
             notes.append(Note("method", f"Threads of a rank: {listed}; {way_out}."))
+        if lacking := _patterns_without_number(rows):
+            way_out = "the pattern's first group, or all of it, must be a number in a line that the script prints"
+            if any(record.config.get("steps") is not None for row in rows for record in row.counted):
+                way_out += "; --steps none runs the script to its end"
+            notes.append(Note("method", f"--metric-regex {join_names(lacking)} found nothing in any run: {way_out}."))
         if _has_short_runs_of_several_batches(rows):
             way_out = (
                 "--steps none runs the script to its end, --metric-regex NAME PATTERN reads a result that it prints"
@@ -87,6 +92,13 @@ def _has_short_runs_of_several_batches(rows: Sequence[Trial]) -> bool:
     batches = {samples_of_step(row) for row in rows if row.counted} - {None}
     configs = [record.config for row in rows for record in row.counted]
     return len(batches) > 1 and not any(config.get("steps") is None or config.get("metric_regex") for config in configs)
+
+
+def _patterns_without_number(rows: Sequence[Trial]) -> list[str]:
+    """The metrics that a pattern asks for and no run that ended ok has printed."""
+    counted = [record for row in rows for record in row.counted]
+    asked = dict.fromkeys(name for record in counted for name in record.config.get("metric_regex", {}))
+    return [name for name in asked if not any(name in record.metrics for record in counted)]
 
 
 def _named(rows: Sequence[Trial]) -> str:

@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Literal
 
 from dmls_ray.config.fields import Count, FieldSpec, Name, field_specs, setting
 from dmls_ray.config.runtime import Conflict, RuntimeConfig, without_derived_fields
+from dmls_ray.util.errors import ConfigError
 from dmls_ray.util.programs import module_of
 from dmls_ray.workloads.script.braces import filled
 from dmls_ray.workloads.script.flags import FlagReader, ScriptFlag, reader_of
@@ -132,6 +133,26 @@ class ScriptConfig(ScriptOptions):
         if self.seed_flag not in ("", "none"):
             words += [self.seed_flag, str(self.seed)]
         return words
+
+    def check_seed(self) -> None:
+        """Refuse a seed of the user's that the seed of each repeat would replace.
+
+        Raises:
+            ConfigError: the flag of the seed has values, or stands among the arguments.
+        """
+        for name, flag in self.flags.items():
+            if flag.option != self.seed_flag:
+                continue
+            if name in self.values:
+                given = f"--{name.replace('_', '-')} {self.values[name]}"
+            elif flag.given is not None:
+                given = f"{flag.option} {' '.join(flag.given)} after --"
+            else:
+                continue
+            raise ConfigError(
+                f"{given}: each repeat gives {flag.option} a seed of its own; add --seed-flag none to keep yours, or "
+                "leave it out."
+            )
 
     def variables(self) -> dict[str, str]:
         """The variables of the environment that vary or are set."""

@@ -197,6 +197,7 @@ class ScriptWorkload(Workload):
                 config.copy.check_working_folder(str(config.revision))
             words = config.words()
             config.said()
+            config.check_seed()
             for name in config.values:
                 if config.flags[name].given is not None:
                     flag = config.flags[name].option

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.table.build import make_table
+from dmls_ray.analysis.trials.trial import Trial, describe_changes
 from dmls_ray.records.model import RunRecord
 from dmls_ray.workloads.script.config import ScriptConfig
 from tests.records.test_model import record
@@ -80,3 +81,19 @@ def test_files_that_runs_read_and_write_are_named() -> None:
     assert "Runs read your" not in notes()
     last.facts |= {"written_in_copy": ["out.txt", "data.txt"]}
     assert "Runs read your data.txt and write it again, in copies of the repository" in notes()
+
+
+def test_a_pattern_that_found_nothing_is_named_with_a_way_out() -> None:
+    records = runs(1.0, 2.0)
+    for made in records:
+        made.config = {**made.config, "metric_regex": {"val_loss": "vall (.*)"}, "steps": 50}
+    (note,) = [note for note in make_table(Results("", records)).notes if "--metric-regex val_loss" in note]
+    assert "--steps none" in note
+    records[0].metrics = {**records[0].metrics, "val_loss": 2.0}
+    assert not any("--metric-regex val_loss" in note for note in make_table(Results("", records)).notes)
+
+
+def test_settings_of_a_script_that_are_changed_together_name_their_trial() -> None:
+    both = Trial("a", {"batch_size": 8, "accum": 4, "world_size": 1}, runs(1.0))
+    assert describe_changes(both, ("batch_size", "accum")) == "batch_size=8 accum=4"
+    assert describe_changes(Trial("b", {"batch_size": None, "accum": None}, runs(1.0)), ("batch_size", "accum")) == ""

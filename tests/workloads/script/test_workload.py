@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from dmls_ray.util.errors import ConfigError
 from dmls_ray.workloads.script.workload import ScriptWorkload
 
 
@@ -26,3 +28,32 @@ def test_a_number_of_threads_that_is_exported_and_not_taken_is_said(
     said: list[str] = []
     workload.prepare([workload.schema().make(seed_flag="none", **given)], said.append)
     assert [("--threads-per-rank 3" in line) for line in said] == [True] * is_said
+
+
+SEEDED = (
+    "import argparse\np = argparse.ArgumentParser()\np.add_argument('--seed', type=int, default=0)\np.parse_args()\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "given", "refused"),
+    [
+        ((), {}, ""),
+        ((), {"script_seed": 1}, "--script-seed 1: each repeat gives --seed a seed of its own"),
+        (("--seed", "7"), {}, "--seed 7 after --: each repeat gives --seed a seed of its own"),
+        (("--seed", "7"), {"seed_flag": "none"}, ""),
+        ((), {"script_seed": 1, "seed_flag": "none"}, ""),
+    ],
+)
+def test_a_seed_of_the_users_is_not_replaced_in_silence(
+    tmp_path: Path, arguments: tuple[str, ...], given: dict[str, Any], refused: str
+) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(SEEDED, encoding="utf-8")
+    workload = ScriptWorkload(str(script), arguments)
+    config = workload.schema().make(**given)
+    if not refused:
+        workload.check([config])
+        return
+    with pytest.raises(ConfigError, match=re.escape(refused)):
+        workload.check([config])
