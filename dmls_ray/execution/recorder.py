@@ -20,7 +20,7 @@ from dmls_ray.config.search_space import SearchSpace
 from dmls_ray.execution.planning import search_minimizes
 from dmls_ray.records import provenance
 from dmls_ray.records.aggregate import take_epochs, take_results
-from dmls_ray.records.model import EpochRecord, RankRecord, RunRecord, seconds_of_run
+from dmls_ray.records.model import FIRST_LANE, EpochRecord, RankRecord, RunRecord, seconds_of_run
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.run_events import RunFinished
 from dmls_ray.util.digests import file_of_user_module
@@ -65,7 +65,7 @@ class Recorder:
         record = self._record(run, event.verdict.outcome, event.verdict.reason)
         record.traceback = event.verdict.traceback
         record.attempts = event.attempts
-        record.lane = event.lane
+        record.lane = event.lane or FIRST_LANE
         record.beside = self.beside
         record.earlier_attempts = [asdict(attempt) for attempt in event.earlier]
         # A skipped run was not begun.

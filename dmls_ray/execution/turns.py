@@ -96,7 +96,7 @@ class Turns(Iterator[str | None]):
         return None
 
     def ended(self, run: Run, lane: int) -> list[Run]:
-        """Note that a run has ended on a lane; returns the runs that are run again.
+        """Note that a run has ended on a lane, 0 for none; returns the runs that are run again.
 
         Values are compared within a block, so all of a block must come from one lane. The last lane on which a run of
         it ended measures those that ended elsewhere.
@@ -104,11 +104,14 @@ class Turns(Iterator[str | None]):
         self._under_way.pop(run.run_id, None)
         block = run.repeat
         ended = self._ended.setdefault(block, {})
-        ended[run.run_id] = (run, lane)
+        if lane:
+            ended.pop(run.run_id, None)
+            ended[run.run_id] = (run, lane)
         is_open = block in self._waiting or any(other.repeat == block for other in self._under_way.values())
         if is_open or self._shares_lanes:
             return []
-        elsewhere = [other for other, of_lane in ended.values() if of_lane != lane]
+        *_, last = [lane, *(of_lane for _, of_lane in ended.values())]
+        elsewhere = [other for other, of_lane in ended.values() if of_lane != last]
         if elsewhere:
             self._waiting = {block: deque(elsewhere), **self._waiting}
         else:

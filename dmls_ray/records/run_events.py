@@ -175,8 +175,8 @@ class RunFinished:
     """Of the ranks that returned, in their order."""
     machines: tuple[dict[str, Any], ...] = ()
     """Description of each machine of the run, the first rank's first."""
-    lane: int = FIRST_LANE
-    """Number of the lane of its ranks."""
+    lane: int = 0
+    """Number of the lane of its ranks; 0 if the run was not started."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -48,7 +48,7 @@ def test_overhead_is_the_time_between_two_ends_that_no_run_took(
     recorder = Recorder(plan, Options(), chosen, session="")
     monkeypatch.setattr(recorder_module.time, "monotonic", iter(clock).__next__)
     results = (RankResult(rank=0, metrics=dict(values)),)
-    finished = RunFinished(verdict=Verdict(outcome=Outcome.OK), attempts=1, results=results)
+    finished = RunFinished(verdict=Verdict(outcome=Outcome.OK), attempts=1, results=results, lane=1)
     for run, overhead_s in zip(plan.runs, overheads, strict=True):
         recorder.started(run, 1)
         metrics = recorder.finished(run, finished).metrics

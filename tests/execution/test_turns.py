@@ -99,6 +99,19 @@ def test_runs_of_a_block_that_ended_on_another_lane_are_run_again() -> None:
     assert turns.ended_blocks == [0]
 
 
+def test_a_run_that_was_skipped_moves_no_block() -> None:
+    turns = Lanes(2)
+    (first, _) = turns.start()
+    turns.end(first, 2)
+    (second,) = turns.start()
+    turns.turns.ended(second, 0)
+    (third,) = turns.start()
+    assert turns.end(third, 2) == []
+    assert turns.ended_blocks == [0]
+    (fourth,) = turns.start()
+    assert turns.turns.ended(fourth, 0) == []
+
+
 def test_a_lane_with_nothing_to_do_asks_once_for_what_follows_until_another_block_ends() -> None:
     turns = Lanes(2, PLAN.runs[:3])
     turns.following = [(), PLAN.runs[3:6]]
