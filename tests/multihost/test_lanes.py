@@ -78,7 +78,7 @@ def test_a_sweep_on_lanes_loses_a_host_gets_another_is_killed_and_ends_as_on_one
     assert "host-3 has left" in printed
 
     alone = tmp_path / "alone"
-    done = head.run(words(alone, "--lanes", "1"), cwd=tmp_path, env=ENV, timeout=300)
+    done = head.run(words(alone, "--lanes", "1", "--repeats", "5"), cwd=tmp_path, env=ENV, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
     assert {(record.lane, record.machine["host"]) for record in load(alone).records} == {(1, "host-1")}
     assert [run["run_id"] for run in rows(alone)] == [record.run_id for record in load(alone).records]

@@ -13,7 +13,7 @@ from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_
 
 from dmls_ray.records.model import STEP_QUANTILES
 from dmls_ray.records.run_events import EpochEnded, Progress, RankEvent, RankResult
-from dmls_ray.training import memory
+from dmls_ray.training import utilization
 from dmls_ray.training.clocks import RUN_PHASES
 from dmls_ray.training.evaluation import Evaluator
 from dmls_ray.training.rank import RankInfo
@@ -192,7 +192,7 @@ def test_utilization_is_sampled_until_the_training_ends(monkeypatch: pytest.Monk
         time.sleep(0.5)
         return {}
 
-    monkeypatch.setattr(memory, "PERIOD_S", 0.01)
+    monkeypatch.setattr(utilization, "PERIOD_S", 0.01)
     monkeypatch.setattr(Evaluator, "on_training_samples", slow)
     result = train_rank(config(epochs=20), RankInfo(), lambda event: None)
     # Times of samples are rounded to hundredths.
