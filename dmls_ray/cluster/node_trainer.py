@@ -73,7 +73,9 @@ class NodeTrainer:
     @property
     def expected(self) -> ExpectedTrainer:
         """What the broker is to expect of its trainer."""
-        return ExpectedTrainer(ranks=self.ranks, machine=self.machine.name, is_optional=self.is_optional, lane=self.lane)
+        return ExpectedTrainer(
+            ranks=self.ranks, machine=self.machine.name, is_optional=self.is_optional, lane=self.lane
+        )
 
     @property
     def is_running(self) -> bool:
