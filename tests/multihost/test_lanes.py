@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
 import time
@@ -9,6 +10,7 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from benchmarks.lanes import SCRIPT
@@ -58,8 +60,10 @@ def test_a_sweep_on_lanes_loses_a_host_gets_another_is_killed_and_ends_as_on_one
     late.ray_join(address, num_cpus=1, env=ENV | LOST_SOON)
     wait_for_rows(out, 2, sweep, "host-5")
     for process in head.processes():
-        if str(out) in process.cmdline():  # the supervisor and the sweep itself
-            process.kill()
+        # The supervisor and the sweep itself; a process may end meanwhile.
+        with contextlib.suppress(psutil.NoSuchProcess):
+            if str(out) in process.cmdline():
+                process.kill()
     sweep.wait()
     printed = sweep.printed()
     done = head.run(words(out), cwd=tmp_path, env=ENV, timeout=300)
