@@ -299,20 +299,31 @@ def answer_on_changes(trials: SweepTrials) -> Answer:
 
 
 def changed_pairs(trials: SweepTrials) -> list[Pair]:
-    """Each trial with a change against the one without any that is equal to it otherwise."""
+    """Each trial with a change against the one without any that is equal to it otherwise.
+
+    Where each trial has a change, against the one whose values were given first.
+    """
     pairs, changed = [], trials.changed
     groups = group_by_other_factors(trials.compared, changed)
     for group in groups:
         changes = {describe_changes(trial, changed): trial for trial in group}
-        base = changes.pop("", None)
+        base_change = ""
+        if base_change not in changes:
+            base_change = next((change for change, trial in changes.items() if _has_first_values(trial, changed)), "")
+        base = changes.pop(base_change, None)
         if base is None:
             continue
         shared = {}
         if len(groups) > 1:
             shared = {name: value for name, value in base.factors.items() if name not in changed}
         for change, trial in changes.items():
-            pairs.append(Pair(trial, base, "change", value=change, shared=shared))
+            pairs.append(Pair(trial, base, "change", value=change, base_value=base_change, shared=shared))
     return pairs
+
+
+def _has_first_values(trial: Trial, names: Sequence[str]) -> bool:
+    """Whether a trial has of each of these fields the value that was given first."""
+    return all([*trial.given.get(name, ())][:1] == [trial.factors.get(name)] for name in names)
 
 
 _MOST = 3

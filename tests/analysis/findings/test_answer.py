@@ -15,7 +15,7 @@ from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.summary import AnswerTable, SweepSummary
 from dmls_ray.analysis.table.build import make_table
 from dmls_ray.analysis.words import effect_cell, headline_text, undecided_text
-from dmls_ray.analysis.words_on_pairs import pair_label
+from dmls_ray.analysis.words_on_pairs import base_text, pair_label
 from dmls_ray.records.outcome import Outcome
 from tests.analysis.samples import along, in_sessions, own_results, results, row_of, script_results, set_value
 
@@ -451,6 +451,19 @@ def test_without_a_gain_beyond_chance_the_nearest_change_leads() -> None:
 
 def test_without_the_trial_without_a_change_nothing_is_compared() -> None:
     assert answer_of_changes([{"l1": 0.1}, {"dropout": 0.3}]).headline == "not_compared"
+
+
+def test_where_every_trial_changes_the_same_fields_the_first_one_given_is_the_base() -> None:
+    variants = [{"l1": 0.1, "lr": 0.3}, {"l1": 0.05, "lr": 0.1}, {"l1": 0.2, "lr": 0.2}]
+    runs = results({"batch_per_rank": [16, 32]}, lambda values, repeat: 100.0, variants=variants)
+    given = {"l1": [0.1, 0.05, 0.2], "lr": [0.3, 0.1, 0.2]}
+    found = answer_on_changes(replace(make_table(runs, given=given), changed=("lr", "l1")))
+    assert {row_of(comparison) for comparison in found.comparisons} == {
+        (f"{change} vs lr=0.3 l1=0.1", f"batch_per_rank={batch}")
+        for change in ("lr=0.1 l1=0.05", "lr=0.2 l1=0.2")
+        for batch in (16, 32)
+    }
+    assert {base_text(comparison[0].pair) for comparison in found.comparisons} == {"lr=0.3 l1=0.1"}
 
 
 def test_the_best_of_those_that_trained_to_the_end_leads() -> None:
