@@ -146,18 +146,17 @@ def _missing(trials: SweepTrials, name: str) -> Missing | None:
 
 
 def why_of(lead: Comparison) -> StepChange | None:
-    """How the steps of two trials differ; None where that is not known, or hardly, and they are not distinguished."""
+    """How the steps of two trials differ beyond chance; None where that is not known, or explains no difference."""
     pair = lead[0].pair
     change = None if pair.trial is pair.base else step_change(pair.trial, pair.base)
     if change is None:
         return None
     of_time = next((effect for effect in lead if effect.measure.kind in ("speed", "duration")), lead[0])
-    if of_time.sign or lead[0].sign:
+    if of_time.sign and of_time.contrast.low is not None:
         return change
-    is_large = abs(change.step_ms - change.base_ms) >= _EXPLAINED_FROM * change.base_ms
     # Of equal samples the speed is that of the steps: what is undecided of it has no cause.
-    is_undecided = change.samples == 1 and of_time.contrast.low is not None
-    return change if is_large and not is_undecided else None
+    is_large = abs(change.step_ms - change.base_ms) >= _EXPLAINED_FROM * change.base_ms
+    return change if is_large and change.samples != 1 else None
 
 
 def axis_that_varies(trials: SweepTrials, name: str) -> str:

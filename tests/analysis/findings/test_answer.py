@@ -417,6 +417,23 @@ def test_a_table_has_at_most_8_rows_and_100_columns_and_a_headline_at_most_25_wo
     assert len(found.headline.split()) <= 25
 
 
+@pytest.mark.parametrize(("noise", "is_explained"), [(0.5, False), (0.01, True)])
+def test_a_speed_that_may_differ_by_chance_is_not_explained_whatever_the_accuracy_is(
+    noise: float, is_explained: bool
+) -> None:
+    def rate(values: dict[str, Any], repeat: int) -> float:
+        return 100.0 if values["l1"] else 120.0 * (1 + noise * (repeat % 2))
+
+    variants = [{}, {"l1": 0.1}]
+    runs = results({"batch_per_rank": 16}, rate, accuracy=lambda values, repeat: values["l1"], variants=variants)
+    parts = ("data_wait_ms", "forward_ms", "backward_ms", "optimizer_ms", "rest_ms")
+    for record in runs.records:
+        record.metrics |= dict.fromkeys(parts, 1.0 + record.config["l1"])
+    found = answer_on_changes(replace(make_table(runs), changed=("l1",)))
+    assert found.lead[0].verdict == "more"
+    assert (found.why is not None) == is_explained
+
+
 GAINS = {"dropout": (0.02, 0.021), "l1": (-0.03, -0.031), "label_smoothing": (-0.03, 0.05)}
 
 
