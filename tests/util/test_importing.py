@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import subprocess
@@ -82,6 +83,7 @@ def test_a_function_of_a_class_and_an_object_that_can_be_called_are_found(folder
         import_function("mine_class:size", flag="model")
     with pytest.raises(UnknownNameError, match=r"has no function Ned; did you mean Net\?"):
         import_function("mine_class:Ned", flag="model")
+    importlib.import_module("colorsys")
     (folder / "colorsys.py").touch()
     with pytest.raises(UnknownNameError, match=r"/colorsys.py\) has no function net; ./colorsys.py is another"):
         import_function("colorsys:net", flag="model")
