@@ -12,7 +12,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Literal
 
-from dmls_ray.cluster.resources import Machine, Resources, WorkerGroupSpec
+from dmls_ray.cluster.resources import Machine, Resources, WorkerGroupSpec, place_ranks
 from dmls_ray.records.model import FIRST_LANE
 
 LaneCount = int | Literal["auto", "all"]
@@ -36,12 +36,16 @@ def plan_lanes(
         resources: the machines.
         demand: what the runs ask for.
         most: how many there may be.
-        before: the lanes so far. Those whose machines are all there stay.
+        before: the lanes so far. Those stay that serve every run, and whose machines are all there.
     """
     if most == 1:
         return {FIRST_LANE: resources.ranks_to_hold(demand)}
     by_name = {machine.name: machine for machine in resources.machines}
-    kept = {number: lane for number, lane in before.items() if lane and lane.keys() <= by_name.keys()}
+    kept = {}
+    for number, lane in before.items():
+        is_whole = lane.keys() <= by_name.keys() and all(place_ranks(lane, need) for need in demand.needs)
+        if lane and is_whole:
+            kept[number] = lane
     used = set(itertools.chain(*kept.values()))
     further: dict[Hashable, list[dict[str, int]]] = {}
     for kind in dict.fromkeys(machine.equals for machine in resources.machines):

@@ -53,9 +53,9 @@ class NodeTrainer:
     """Ray resources that each rank holds."""
     machine: Machine
     """The machine to stay on."""
-    later: bool = False
-    """It was added while the sweep was running, mostly since its machine had joined: runs neither wait for it nor fail
-    because of it.
+    is_optional: bool = False
+    """Runs neither wait for it nor fail because of it: it is of another lane than the first, or was added while the
+    sweep was running, mostly since its machine had joined.
     """
     lane: int = FIRST_LANE
     """The lane of its ranks."""
@@ -73,7 +73,9 @@ class NodeTrainer:
     @property
     def expected(self) -> ExpectedTrainer:
         """What the broker is to expect of its trainer."""
-        return ExpectedTrainer(ranks=self.ranks, machine=self.machine.name, is_optional=self.later, lane=self.lane)
+        return ExpectedTrainer(
+            ranks=self.ranks, machine=self.machine.name, is_optional=self.is_optional, lane=self.lane
+        )
 
     @property
     def is_running(self) -> bool:

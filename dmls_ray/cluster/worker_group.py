@@ -24,6 +24,7 @@ from dmls_ray.cluster.processes import end_process_there, oom_kills_there
 from dmls_ray.cluster.resources import Machine, Resources, WorkerGroupSpec, cluster_resources
 from dmls_ray.cluster.scheduler.broker import Broker
 from dmls_ray.config.options import RunLimits
+from dmls_ray.records.model import FIRST_LANE
 from dmls_ray.util.errors import ClusterError, ClusterLostError
 from dmls_ray.util.files import TemporaryFolder
 from dmls_ray.util.importing import module_path
@@ -233,7 +234,10 @@ class WorkerGroup:
                     on_machine = lanes_on(self._lanes, name)
                     share = (on_machine.index(number), len(on_machine))
                     settings = replace(self.settings(f"{self.name}-{len(self._nodes)}"), share=share)
-                    node = NodeTrainer(settings, missing, per_rank, machine, later, number)
+                    # One lane is enough to go on: others need not start, as where their machines are in use. Those
+                    # of one machine are compared first.
+                    is_optional = later or (number != FIRST_LANE and not self.shares_machines)
+                    node = NodeTrainer(settings, missing, per_rank, machine, is_optional, number)
                     self._nodes.append(node)
                     added.append(node)
         return added
@@ -291,7 +295,7 @@ class WorkerGroup:
 
     def _exclude_refused(self) -> None:
         """Leave out machines that have joined and whose ranks cannot serve."""
-        later = [node for node in self._nodes if node.later and not node.departed]
+        later = [node for node in self._nodes if node.is_optional and not node.departed]
         refusals = self.broker.call("refusals") if later else {}
         for node in later:
             if node.name in refusals:

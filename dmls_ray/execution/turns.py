@@ -35,7 +35,7 @@ class Turns(Iterator[str | None]):
     Args:
         first: the runs that come first.
         following: returns the runs that come after these.
-        at_once: how many runs there may be at once: the number of lanes.
+        at_once: how many blocks there may be at once, the number of lanes; or runs, where they share lanes.
         end_block: told of each block whose runs have all ended on one lane.
         shares_lanes: whether runs are not timed, so that those of one block may go at the same time.
     """
@@ -63,8 +63,6 @@ class Turns(Iterator[str | None]):
 
     def __next__(self) -> str | None:
         """The run_id of the next run; None while one must end first."""
-        if len(self._under_way) >= self._at_once():
-            return None
         run = self._take()
         open_blocks = frozenset(run.repeat for run in self._under_way.values())
         if run is None and not self._waiting and open_blocks != self._asked_at:
@@ -83,12 +81,17 @@ class Turns(Iterator[str | None]):
             self._waiting.setdefault(run.repeat, deque()).append(run)
 
     def _take(self) -> Run | None:
-        """The next run of the oldest block that has none under way."""
-        busy = set()
-        if not self._shares_lanes:
-            busy = {run.repeat for run in self._under_way.values()}
+        """The next run of the oldest block that may go on or begin."""
+        busy = {run.repeat for run in self._under_way.values()}
+        # A block that has begun goes on, whatever has become of other lanes: it may have the only one.
+        begun = busy | self._ended.keys()
         for block, runs in self._waiting.items():
-            if block not in busy:
+            may_begin = len(begun) < self._at_once()
+            if self._shares_lanes:
+                may_go = len(self._under_way) < self._at_once()
+            else:
+                may_go = block not in busy and (block in begun or may_begin)
+            if may_go:
                 run = runs.popleft()
                 if not runs:
                     del self._waiting[block]

@@ -52,6 +52,11 @@ def test_lanes_keep_their_machines_and_those_that_lost_one_get_another() -> None
     assert plan_lanes(without_d, need(6), "auto", before) == {1: {"a": 4, "c": 2}}
     with_spare = machines(a="x", c="x", f="x", g="x")
     assert plan_lanes(with_spare, need(6), "auto", before) == {1: {"a": 4, "c": 2}, 2: {"f": 4, "g": 2}}
+    part = plan_lanes(machines(a="x"), need(6), "auto", {1: {"a": 4, "c": 2}})
+    assert part == {1: {}}, "what is left serves no run"
+    some = plan_lanes(machines(a="x"), need(2, 6), "auto", {1: {"a": 4, "c": 2}})
+    assert some == {1: {"a": 2}}
+    assert plan_lanes(machines(a="x", c="x"), need(2, 6), "auto", some) == {1: {"a": 4, "c": 2}}
     assert plan_lanes(machines(b="y", f="x"), need(2), "auto", {1: {"a": 2}, 4: {"f": 2}}) == {4: {"f": 2}}
     assert plan_lanes(machines(b="y"), need(2), "auto", {1: {"a": 2}}) == {1: {"b": 2}}
 

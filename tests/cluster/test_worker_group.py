@@ -58,6 +58,14 @@ def test_ranks_that_hold_all_cores_are_joined_by_no_more_when_another_machine_le
     assert len(group._nodes) == 2
 
 
+def test_a_sweep_waits_for_the_first_lane_alone() -> None:
+    demand = WorkerGroupSpec(needs=(RankRequest(world_size=2),), device="cpu")
+    group = WorkerGroup(cluster(2, 2, 2), demand, private_cluster=False, limits=RunLimits(), lanes="auto")
+    group.broker = Line()  # type: ignore[assignment]
+    group._plan_missing(later=False)
+    assert [(node.lane, node.expected.is_optional) for node in group._nodes] == [(1, False), (2, True), (3, True)]
+
+
 def test_a_trainer_whose_machine_leaves_while_it_starts_is_ended_once_its_controller_is_known() -> None:
     group, line = group_on(cluster(1, 1), 2)
     group._plan_missing(later=False)

@@ -73,14 +73,25 @@ def test_each_lane_runs_a_block_one_run_at_a_time() -> None:
     assert next_block.repeat == 3
 
 
-def test_a_lane_that_joins_gets_the_next_block_and_one_that_leaves_no_further() -> None:
+def test_a_lane_that_joins_gets_the_next_block() -> None:
     turns = Lanes(1)
     turns.start()
     turns.lanes = 2
     (other,) = turns.start()
     assert other.repeat == 1
+
+
+def test_blocks_that_have_begun_go_on_with_fewer_lanes_and_no_other_begins() -> None:
+    # The run of a lost lane waits until the only lane that is left has ended its block.
+    turns = Lanes(2)
+    first, _ = turns.start()
     turns.lanes = 1
-    turns.end(other)
+    for _ in range(2):
+        turns.end(first)
+        (first,) = turns.start()
+        assert first.repeat == 0
+    turns.end(first)
+    assert turns.ended_blocks == [0]
     assert turns.start() == []
 
 

@@ -19,7 +19,7 @@ from tests.multihost.hosts import LOST_SOON, Network, OnHost
 pytestmark = [pytest.mark.multihost, pytest.mark.slow, pytest.mark.timeout(600)]
 
 ENV = {"PYTHONPATH": str(PROJECT)}
-TRIALS, REPEATS = 3, 16
+TRIALS, REPEATS = 3, 24
 
 
 def words(out: Path, *flags: str) -> list[str]:
