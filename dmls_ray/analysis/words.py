@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from itertools import chain
 
-from dmls_ray.analysis.findings.answer import Answer, Missing
+from dmls_ray.analysis.findings.answer import MOST_ROWS, Answer, Missing
 from dmls_ray.analysis.findings.effects import Comparison, Effect
 from dmls_ray.analysis.findings.question import Decision
 from dmls_ray.analysis.findings.slowdown import Slowdown
@@ -209,7 +210,8 @@ def undecided_text(answer: Answer, decision: Decision | None) -> str:
     mark = "?"
     is_compared = any(comparison[0].verdict != "level" for comparison in answer.comparisons)
     if decision is not None and decision.claims and is_compared:
-        parts.append(_open_text(decision))
+        hidden = _without_row(decision.open, answer.comparisons[:MOST_ROWS])
+        parts.append(_open_text(decision, hidden))
         within = f"{100 * decision.until.within:.3g}"
         mark = f"?: not beyond chance, and not known to within {within}% or {within} points"
     for name, facts in answer.caveats.items():
@@ -243,11 +245,28 @@ def end_text(decision: Decision) -> str:
     return f"Undecided{named}: {_open_text(decision)}.{_beaten_text(decision)}"
 
 
-def _open_text(decision: Decision) -> str:
-    """How many comparisons are open, and what decides them."""
+def _without_row(claims: Sequence[Effect], comparisons: Sequence[Comparison]) -> list[Effect]:
+    """The claims that none of these rows has: a row may be the mean of several pairs."""
+    shown = set()
+    for effect in chain.from_iterable(comparisons):
+        if effect.pair.count == 1:
+            shown.add((effect.pair.trial.trial_id, effect.pair.base.trial_id, effect.measure.name))
+    hidden = []
+    for claim in claims:
+        if (claim.pair.trial.trial_id, claim.pair.base.trial_id, claim.measure.name) not in shown:
+            hidden.append(claim)
+    return hidden
+
+
+def _open_text(decision: Decision, hidden: Sequence[Effect] = ()) -> str:
+    """How many comparisons are open, those of them that the table of effects hides, and what decides them."""
     stage, realistic = decision.stage, decision.realistic
-    count = f"{len(decision.open) or 'none'} of {count_noun(len(decision.claims), 'comparison')}"
-    texts = [count if stage is None else f"{count} after {count_noun(stage.blocks, 'repeat')}"]
+    text = f"{len(decision.open) or 'none'} of {count_noun(len(decision.claims), 'comparison')}"
+    if stage is not None:
+        text += f" after {count_noun(stage.blocks, 'repeat')}"
+    if hidden:
+        text += f" (without a row: {_names(hidden)})"
+    texts = [text]
     if not decision.open:
         return texts[0]
     widest, is_ratio = decision.open[0].contrast.half_width, decision.open[0].measure.is_ratio

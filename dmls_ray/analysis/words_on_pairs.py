@@ -32,6 +32,8 @@ def pair_label(pair: Pair) -> str:
     """The names of both trials: `batch_per_rank 64 vs 32`."""
     if pair.kind == "batch":
         return ", ".join(f"{name} {value:.10g}" for name, value in pair.value.items())
+    if pair.kind == "change" and pair.base_value:
+        return f"{pair.value} vs {pair.base_value}"
     return LABELS[pair.kind].format(
         field=field_noun(pair),
         value=_value_text(pair.value),
@@ -73,7 +75,9 @@ def field_noun(pair: Pair) -> str:
 
 def base_text(pair: Pair) -> str:
     """What a sentence calls the base of a pair: `32`."""
-    return BASELINE if pair.kind == "change" else _value_text(pair.base_value)
+    if pair.kind == "change":
+        return pair.base_value or BASELINE
+    return _value_text(pair.base_value)
 
 
 def _value_text(value: Any) -> str:

@@ -100,9 +100,14 @@ def why_text(change: StepChange | None) -> str:
     largest = abs(amounts[0][1])
     decimals = 2 - (largest >= 1) - (largest >= 100)  # two digits or more
     parts = []
+    left = change.step_ms - change.base_ms
     for name, ms in amounts:
         if abs(ms) >= _NAMED_FROM * total > 0:
             parts.append(f"{ms:+.{decimals}f} {_PARTS[name]}")
+            left -= ms
+    # What is named adds up to the difference.
+    if abs(left) >= _NAMED_FROM * abs(change.step_ms - change.base_ms) > 0:
+        parts.append(f"{left:+.{decimals}f} in smaller parts")
     if change.slower_rank is not None:
         rank, ms = change.slower_rank
         parts.append(f"rank {rank} is slower than the others by {ms:.{decimals}f}")

@@ -150,8 +150,20 @@ def show_results(
         say(console, f"Report: {report}; next to it {files}, runs.jsonl and sweep.json")
         if plan.asked is not None:
             say(console, f"Again: dmls-ray sweep {shlex.quote(below(results.where, SWEEP_FILE))}")
-        if not options.search and len(summary.table.rows) > 1:
-            say(console, f"All configurations, ranked: dmls-ray advise {shlex.quote(results.where)}")
+        for line in describe_further_commands(summary, is_search=options.search):
+            say(console, line)
+
+
+def describe_further_commands(summary: SweepSummary, *, is_search: bool) -> list[str]:
+    """What ranks the configurations, where one was measured, and what shows why a run failed, each in a line."""
+    rows, where = summary.table.rows, shlex.quote(summary.results.where)
+    lines = []
+    if any(row.counted for row in rows) and len(rows) > 1 and not is_search:
+        lines.append(f"All configurations, ranked: dmls-ray advise {where}")
+    failed = [record for row in rows for record in row.records if record.outcome.is_cut_short()]
+    if failed:
+        lines.append(f"Log of a run that failed: dmls-ray show {failed[0].run_id} {where}")
+    return lines
 
 
 def describe_saved_weights(results: Results) -> str:

@@ -220,12 +220,15 @@ def build_plan(
         # Seeded by the block as well: more repeats later leave the order of earlier blocks as it was.
         for trial_id in random.Random(f"{order_seed}/{repeat}").sample(sorted(trials), len(trials)):
             runs.append(replace(trials[trial_id], repeat=repeat, order=len(runs)))
-    plan_axes = {
-        name: settled.get(name, (defaults[name],)) for name in defaults if name in settled or name in in_variants
-    }
-    for variant in changed:
-        for name, value in variant.items():
-            plan_axes[name] = tuple(dict.fromkeys([*plan_axes[name], value]))
+    plan_axes: dict[str, tuple[Any, ...]] = {}
+    for name in defaults:
+        if name not in settled and name not in in_variants:
+            continue
+        given = [variant[name] for variant in changed if name in variant]
+        # Where every variant changes the field, no run has its value without them.
+        if len(given) < len(changed):
+            given = [*settled.get(name, (defaults[name],)), *given]
+        plan_axes[name] = tuple(dict.fromkeys(given))
     varied = tuple(name for name in defaults if name in in_variants)
     return Plan(
         axes=plan_axes, repeats=repeats, order_seed=order_seed, runs=tuple(runs), changed=varied, fixed=schema.fixed

@@ -231,7 +231,8 @@ TRAINING_METRICS: tuple[Metric, ...] = (
         name="counted_share", label="counted", kind="share", direction="none", scope="rank", across_ranks="min",
         is_time=True,
         doc="Share of the time from the warm-up to the last step of a script or function that rates are based on; the "
-        "rest are tests of the model. The column also shows how many of all steps are counted: 45/50, 93%.",
+        "rest are tests of the model. The column has the smallest share of the runs, after the counted and all steps "
+        "of the run that has it, of several the median one: 45/50, 93%.",
     ),
     _time(
         name="overhead_s", label="start-up s", scope="run", family="speed", shown="detail", asked_by=("launcher",),

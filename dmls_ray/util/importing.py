@@ -176,11 +176,12 @@ def import_function(reference: str, *, flag: str) -> Callable[..., Any]:
             raise UnknownNameError(
                 f"{given}: no module named {missing!r}; run from the folder that contains it, or install it."
             ) from error
-        place = traceback.extract_tb(error.__traceback__)[-1]
-        raise UserCodeError(
-            f"{given}: your module was found but failed to import: {type(error).__name__}: {error} "
-            f"({Path(place.filename).name}, line {place.lineno})."
-        ) from error
+        cause = f"{type(error).__name__}: {error}"
+        # The message of a SyntaxError has its place.
+        if not isinstance(error, SyntaxError):
+            place = traceback.extract_tb(error.__traceback__)[-1]
+            cause += f" ({Path(place.filename).name}, line {place.lineno})"
+        raise UserCodeError(f"{given}: your module was found but failed to import: {cause}.") from error
     function: Any = module
     for name in function_name.split("."):
         function = getattr(function, name, None)

@@ -5,10 +5,12 @@ from typing import Any
 
 import pytest
 
-from dmls_ray.analysis.metrics import MEMORY_METRICS, hardly_differs, limit_of, quantity_of
+from dmls_ray.analysis.metrics import MEMORY_METRICS, hardly_differs, limit_of, quantity_of, table_metrics
 from dmls_ray.analysis.results import Results
+from dmls_ray.analysis.stats.intervals import estimate
 from dmls_ray.analysis.table.build import make_table
 from dmls_ray.analysis.trials.common_metrics import memory_metric
+from dmls_ray.records.metrics import is_loss
 from tests.analysis.samples import results, set_value
 
 
@@ -28,6 +30,14 @@ def test_an_accuracy_of_a_user_is_a_share_where_its_values_are(
 ) -> None:
     assert quantity_of(name, values) == quantity
     assert limit_of(name, values) == limit
+
+
+def test_losses_have_geometric_means_and_numbers_with_a_name_of_the_users_arithmetic_ones() -> None:
+    shown = [name for name in table_metrics() if is_loss(name)]
+    assert {"test_loss", "validation_loss", "last_loss", "first_loss"} < {*shown}
+    means = {estimate([1.0, 4.0], quantity_of(name)).centre for name in shown}
+    assert means == {2.0}
+    assert estimate([1.0, 4.0], quantity_of("val_loss")).centre == 2.5
 
 
 def test_the_time_of_a_start_is_averaged_as_other_times_are() -> None:

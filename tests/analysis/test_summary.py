@@ -8,6 +8,7 @@ from dmls_ray.analysis.findings.question import SweepQuestion
 from dmls_ray.analysis.report.render import render_report
 from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.summary import SweepSummary
+from dmls_ray.analysis.words import claim_text
 from tests.analysis.samples import in_sessions, results
 
 GRID = {"batch_per_rank": [16, 32, 64], "world_size": 1}
@@ -63,6 +64,23 @@ def test_the_answer_counts_what_is_undecided() -> None:
     assert found.json_fields()["open"]
     assert f"5 points): {len(found.decision.open)} of 6 comparisons" in found.undecided
     assert reading(2, session()).answer.decision is None, "the sweep is not finished"
+
+
+def test_an_undecided_comparison_that_no_row_has_is_named() -> None:
+    axes = {"batch_per_rank": [16, 32], "world_size": [1, 2]}
+
+    def rate(values: dict[str, Any], repeat: int) -> float:
+        noise = 0.5 if (values["world_size"], values["batch_per_rank"]) == (2, 16) else 0.001
+        return 100.0 * values["world_size"] ** 0.5 * (1 + noise * (repeat % 2))
+
+    question = SweepQuestion.of([{"axes": axes, "repeats": 4, "axis": "batch_per_rank"}])
+    found = SweepSummary(results(axes, rate, repeats=4), question).answer
+    assert found.decision is not None
+    names = {claim_text(claim) for claim in found.decision.open}
+    hidden = {name for name in names if name.startswith("ranks 2 vs 1 (batch_per_rank 16)")}
+    assert hidden, "their mean alone has a row"
+    for name in names:
+        assert (name in found.undecided) == (name in hidden)
 
 
 def test_a_line_below_the_table_says_what_its_intervals_are() -> None:

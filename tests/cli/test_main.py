@@ -83,7 +83,7 @@ def test_ls_lists_every_sweep_below_a_folder_with_the_runs_that_a_stopped_one_la
 def test_show_prints_all_of_a_run_but_its_picture_and_texts_as_they_are(tmp_path: Path, run: DmlsRay) -> None:
     runs = results({"batch_per_rank": [16], "world_size": 2}, lambda values, repeat: 100.0, repeats=1)
     (record,) = runs.records
-    record.picture = "/9j/" + "A" * 2000
+    record.picture, record.seed = "/9j/" + "A" * 2000, 90_000
     record.traceback = "ValueError: [red]<script>[/red] :smile:"
     kept = keep(runs, tmp_path / "seen")
     code, out, _ = run("show", record.run_id, tmp_path)
@@ -91,6 +91,9 @@ def test_show_prints_all_of_a_run_but_its_picture_and_texts_as_they_are(tmp_path
     assert out.startswith(f"{record.run_id} in {kept}: ok")
     for text in ("batch_per_rank           16", "Epochs", "Ranks", "Some CPU", record.traceback):
         assert text in out
+    assert [line.split() for line in out.splitlines() if "seed " in line] == [
+        ["seed", "0"], ["order_seed", "0"], ["run_seed", "90000"]
+    ]  # fmt: skip
     assert "/9j/" not in out
 
 

@@ -18,6 +18,7 @@ from dmls_ray.cli.request import Request, parse_request
 from dmls_ray.cli.sweep_output import (
     _show_best,
     describe_estimate,
+    describe_further_commands,
     describe_saved_weights,
     describe_winner,
     winner_options,
@@ -27,6 +28,7 @@ from dmls_ray.config.sweep_file import read_sweep_file, sweep_file_text
 from dmls_ray.execution.next_runs import NextRuns
 from dmls_ray.execution.planning import make_plan
 from dmls_ray.execution.view import ProgressConsole
+from dmls_ray.records.outcome import Outcome
 from dmls_ray.workloads.base import Workload
 from dmls_ray.workloads.classification.config import TrialConfig
 from dmls_ray.workloads.classification.workload import ClassificationWorkload
@@ -111,6 +113,25 @@ def test_a_search_by_a_metric_that_no_run_reported_says_so(capsys: pytest.Captur
     request: Any = SimpleNamespace(options=Options(search=True, metric="absent"))
     _show_best(summary, make_plan({"batch_per_rank": [16, 32]}), request, ProgressConsole())
     assert "No run that ended ok reported absent" in capsys.readouterr().out
+
+
+def test_at_the_end_the_command_that_ranks_what_was_measured_and_the_one_that_shows_a_failure_are_named() -> None:
+    def commands(*outcomes: Outcome, is_search: bool = False) -> list[list[str]]:
+        runs = results({"batch_per_rank": [16, 32]}, lambda values, repeat: 100.0, repeats=1)
+        for record, outcome in zip(runs.records, outcomes, strict=True):
+            record.outcome = outcome
+        found = summarize(Results("a b", runs.records))
+        return [
+            shlex.split(line.partition(": ")[2])[1:] for line in describe_further_commands(found, is_search=is_search)
+        ]
+
+    first = results({"batch_per_rank": [16, 32]}, lambda values, repeat: 100.0, repeats=1).records[0].run_id
+    ranked, shown = ["advise", "a b"], ["show", first, "a b"]
+    assert commands(Outcome.OK, Outcome.OK) == [ranked]
+    assert commands(Outcome.ERROR, Outcome.OK) == [ranked, shown]
+    assert commands(Outcome.OOM, Outcome.SKIPPED) == []
+    assert commands(Outcome.KILLED, Outcome.SKIPPED) == [shown]
+    assert commands(Outcome.OK, Outcome.OK, is_search=True) == []
 
 
 def test_weights_are_said_to_be_where_they_are_or_to_be_missing(tmp_path: Path) -> None:

@@ -158,6 +158,14 @@ def test_variants_change_one_thing_at_a_time_at_each_point_of_the_grid() -> None
     assert "batch_per_rank=32 dropout=0.3 repeat=0" in labels
 
 
+def test_a_default_that_every_variant_changes_is_no_value_of_the_sweep() -> None:
+    both = [{"dropout": 0.3, "l1": 0.1}, {"dropout": 0.5, "l1": 0.1}]
+    plan = make_plan({"batch_per_rank": 16}, variants=both, repeats=1)
+    assert (plan.axes["dropout"], plan.axes["l1"]) == ((0.3, 0.5), (0.1,))
+    plan = make_plan({"batch_per_rank": 16}, variants=[*both, {"l1": 0.2}], repeats=1)
+    assert (plan.axes["dropout"], plan.axes["l1"]) == ((None, 0.3, 0.5), (0.1, 0.2))
+
+
 def test_machines_and_the_ranks_on_each_are_axes_and_make_the_world_size() -> None:
     plan = make_plan({"machines": [1, 2], "ranks_per_machine": [1, 2], "batch_per_rank": 8}, repeats=1)
     sizes = {(run.values["machines"], run.values["ranks_per_machine"]): run.values["world_size"] for run in plan.runs}

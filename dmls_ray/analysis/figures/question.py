@@ -121,9 +121,10 @@ def changes_chart(table: Table) -> Chart | None:
         for line in lines:
             series += _changes_and_baseline(line, item, x)
         panels.append(Panel(x=x, y=replace(item.y, from_zero=False), series=series))
-    about = f"The line and the band around it show the {BASELINE} and its interval."
+    if len(changed) < len(rows):
+        notes = [f"The line and the band around it show the {BASELINE} and its interval.", *notes]
     title = f"{_describe_panels(panels)} by change"
-    return Chart(name="changes", title=title, panels=panels, notes=[about, *notes])
+    return Chart(name="changes", title=title, panels=panels, notes=notes)
 
 
 def _changes_and_baseline(line: plot.Line, plotted: plot.Plotted, x: PlotAxis) -> list[PlotSeries]:

@@ -146,18 +146,17 @@ def _missing(trials: SweepTrials, name: str) -> Missing | None:
 
 
 def why_of(lead: Comparison) -> StepChange | None:
-    """How the steps of two trials differ; None where that is not known, or hardly, and they are not distinguished."""
+    """How the steps of two trials differ beyond chance; None where that is not known, or explains no difference."""
     pair = lead[0].pair
     change = None if pair.trial is pair.base else step_change(pair.trial, pair.base)
     if change is None:
         return None
     of_time = next((effect for effect in lead if effect.measure.kind in ("speed", "duration")), lead[0])
-    if of_time.sign or lead[0].sign:
+    if of_time.sign and of_time.contrast.low is not None:
         return change
-    is_large = abs(change.step_ms - change.base_ms) >= _EXPLAINED_FROM * change.base_ms
     # Of equal samples the speed is that of the steps: what is undecided of it has no cause.
-    is_undecided = change.samples == 1 and of_time.contrast.low is not None
-    return change if is_large and not is_undecided else None
+    is_large = abs(change.step_ms - change.base_ms) >= _EXPLAINED_FROM * change.base_ms
+    return change if is_large and change.samples != 1 else None
 
 
 def axis_that_varies(trials: SweepTrials, name: str) -> str:
@@ -299,20 +298,31 @@ def answer_on_changes(trials: SweepTrials) -> Answer:
 
 
 def changed_pairs(trials: SweepTrials) -> list[Pair]:
-    """Each trial with a change against the one without any that is equal to it otherwise."""
+    """Each trial with a change against the one without any that is equal to it otherwise.
+
+    Where each trial has a change, against the one whose values were given first.
+    """
     pairs, changed = [], trials.changed
     groups = group_by_other_factors(trials.compared, changed)
     for group in groups:
         changes = {describe_changes(trial, changed): trial for trial in group}
-        base = changes.pop("", None)
+        base_change = ""
+        if base_change not in changes:
+            base_change = next((change for change, trial in changes.items() if _has_first_values(trial, changed)), "")
+        base = changes.pop(base_change, None)
         if base is None:
             continue
         shared = {}
         if len(groups) > 1:
             shared = {name: value for name, value in base.factors.items() if name not in changed}
         for change, trial in changes.items():
-            pairs.append(Pair(trial, base, "change", value=change, shared=shared))
+            pairs.append(Pair(trial, base, "change", value=change, base_value=base_change, shared=shared))
     return pairs
+
+
+def _has_first_values(trial: Trial, names: Sequence[str]) -> bool:
+    """Whether a trial has of each of these fields the value that was given first."""
+    return all([*trial.given.get(name, ())][:1] == [trial.factors.get(name)] for name in names)
 
 
 _MOST = 3

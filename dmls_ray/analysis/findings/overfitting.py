@@ -50,11 +50,16 @@ def overfitting_of(trials: Iterable[Trial]) -> list[Overfitting]:
 
 
 def are_without_overfitting(trials: Iterable[Trial]) -> bool:
-    """Whether losses are known of each run to its end, and no run of too few repeats is seen to overfit."""
+    """Whether losses are known of each run to its end, and no run of too few repeats is seen to overfit.
+
+    Not without any run: it shows nothing.
+    """
+    is_any = False
     for trial in trials:
         for run in trial.counted:
+            is_any = True
             tested = [epoch for epoch in run.epochs if {"train_loss", "test_loss"} <= epoch.metrics.keys()]
             is_seen = len(trial.counted) < MIN_REPEATS and "overfit_epoch" in run.metrics
             if len(tested) < 2 or is_seen or tested[-1] is not run.epochs[-1]:
                 return False
-    return True
+    return is_any

@@ -9,6 +9,7 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from statistics import median_low
 from typing import Any, Literal
 
 import pandas as pd
@@ -323,14 +324,21 @@ def percent_of(share: float) -> str:
 
 
 def _counted_text(row: Trial) -> str:
-    """How many of its steps count, and which share of its time: `45/50, 93%`; the least of its runs."""
+    """How many of its steps count, and which share of its time: `45/50, 93%`.
+
+    The smallest share of its runs, with the steps of the run that has it; where several have it, of the median one.
+    """
     shares = row.by_block(COUNTED)
     if not shares:
         return ""
-    block = min(shares, key=shares.__getitem__)
-    counted = row.by_block("counted_steps").get(block, 0)
-    made = row.by_block("steps_made").get(block, 0)
-    return f"{counted:.0f}/{made:.0f}, {percent_of(shares[block])}"
+    smallest = percent_of(min(shares.values()))
+    made, counted = row.by_block("steps_made"), row.by_block("counted_steps")
+    steps = []
+    for block, share in shares.items():
+        if percent_of(share) == smallest:
+            steps.append((made.get(block, 0), counted.get(block, 0)))
+    steps_made, steps_counted = median_low(steps)
+    return f"{steps_counted:.0f}/{steps_made:.0f}, {smallest}"
 
 
 def _speed_up_text(row: Trial) -> str:

@@ -154,7 +154,7 @@ class StepChange:
 def step_change(trial: Trial, base: Trial) -> StepChange | None:
     """Where the difference between the steps of two trials goes, in the blocks in which their times may be compared.
 
-    None where a part is not known, there is no such block, or the steps do not differ beyond chance.
+    None where a part is not known, or the steps are not known to differ beyond chance, as in one or two such blocks.
 
     Args:
         trial: a trial.
@@ -169,7 +169,7 @@ def step_change(trial: Trial, base: Trial) -> StepChange | None:
         return None
     steps = [(sum(runs[block].values()), sum(base_runs[block].values())) for block in common]
     longer = estimate([ms / base_ms for ms, base_ms in steps if base_ms], "ratio")
-    if longer.low is not None and not (is_above(longer, 1) or is_below(longer, 1)):
+    if not (is_above(longer, 1) or is_below(longer, 1)):
         return None
     if knows_communication(trial) != knows_communication(base):
         after, before = _together(after), _together(before)

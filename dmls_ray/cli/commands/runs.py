@@ -97,7 +97,11 @@ def show(given: argparse.Namespace, console: Console) -> None:
         return
     ended = ", ".join(filter(None, [record.ending, record.reason]))
     say(console, f"{record.run_id} in {results.where}: {ended}")
-    fields = {name: value for name, value in record.to_dict().items() if name not in _SECTIONS}
+    fields: dict[str, Any] = {}
+    for name, value in record.to_dict().items():
+        if name not in _SECTIONS:
+            # The configuration has the seed of the first repeat; runs.csv has the same name.
+            fields["run_seed" if name == "seed" else name] = value
     for title, values in (
         ("Configuration", record.config),
         ("Result", fields | record.metrics | record.facts),

@@ -63,7 +63,12 @@ def _spec_to_run(module: str) -> importlib.machinery.ModuleSpec:
 
 
 def place_in_program(error: BaseException) -> str:
-    """The last line of the traceback that is in the folder of the main program: `train.py, line 3`; empty without."""
+    """The last line of the traceback that is in the folder of the main program: `train.py, line 3`; empty without.
+
+    Also of a SyntaxError, whose message has its own place.
+    """
+    if isinstance(error, SyntaxError):
+        return ""
     frames = traceback.extract_tb(error.__traceback__)
     return place_of([(frame.filename, frame.lineno or 0) for frame in frames])
 

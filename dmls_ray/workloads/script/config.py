@@ -140,19 +140,33 @@ class ScriptConfig(ScriptOptions):
         Raises:
             ConfigError: the flag of the seed has values, or stands among the arguments.
         """
-        for name, flag in self.flags.items():
-            if flag.option != self.seed_flag:
-                continue
-            if name in self.values:
-                given = f"--{name.replace('_', '-')} {self.values[name]}"
-            elif flag.given is not None:
-                given = f"{flag.option} {' '.join(flag.given)} after --"
-            else:
-                continue
+        given = self._given_seed()
+        # In braces it is the seed of the run.
+        if given and "{seed}" not in given:
             raise ConfigError(
-                f"{given}: each repeat gives {flag.option} a seed of its own; add --seed-flag none to keep yours, or "
-                "leave it out."
+                f"{given}: each repeat gives {self.seed_flag} a seed of its own; add --seed-flag none to keep "
+                "yours, or leave it out."
             )
+
+    def _given_seed(self) -> str:
+        """The flag of the seed with the value that the user gives it; empty without one."""
+        name = self.seed_flag.lstrip("-").replace("-", "_")
+        name = self.aliases.get(name, name)
+        for field_name, flag in self.flags.items():
+            if flag.option != self.seed_flag and field_name != name:
+                continue
+            if field_name in self.values:
+                return f"--{field_name.replace('_', '-')} {self.values[field_name]}"
+            if flag.given is not None:
+                return f"{flag.option} {' '.join(flag.given)} after --"
+        # Where the flags of the script are not known.
+        words = shlex.split(self.arguments)
+        for place, word in enumerate(words):
+            if word == self.seed_flag:
+                return f"{' '.join(words[place : place + 2])} after --"
+            if word.startswith(f"{self.seed_flag}="):
+                return f"{word} after --"
+        return ""
 
     def variables(self) -> dict[str, str]:
         """The variables of the environment that vary or are set."""

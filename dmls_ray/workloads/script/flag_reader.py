@@ -21,7 +21,8 @@ from pathlib import Path
 from types import FrameType, ModuleType
 from typing import Any, NoReturn
 
-from dmls_ray.workloads.script.as_main import place_of, run_as_main
+from dmls_ray.util.text import first_line
+from dmls_ray.workloads.script.as_main import place_in_program, place_of, run_as_main
 from dmls_ray.workloads.script.parsers import AbslParser, ArgparseParser, ClickParser, FlagParser
 from dmls_ray.workloads.script.paths import enter
 from dmls_ray.workloads.script.stops import (
@@ -175,6 +176,13 @@ def _is_strict(frame: FrameType | None, parser: argparse.ArgumentParser) -> bool
     return False
 
 
+def _described(error: BaseException) -> str:
+    """An error in one line, with its place in the program: `ValueError: no data (train.py, line 3)`."""
+    line = f"{type(error).__name__}: {first_line(error, empty='')}".rstrip(": ")
+    place = place_in_program(error)
+    return f"{line} ({place})" if place else line
+
+
 def main() -> NoReturn:
     own_folder, root, copy, program, *words = sys.argv[1:]
     if copy:
@@ -192,7 +200,7 @@ def main() -> NoReturn:
     except BaseException as error:  # noqa: BLE001 - whatever a program raises
         if isinstance(error, KeyError) and error.args[0] in _RANK_OF_ONE and "RANK" not in os.environ:
             reading.start_again(_RANK_OF_ONE)
-        reading.fail(traceback.format_exc())
+        reading.fail(f"{traceback.format_exc()}\n{_described(error)}")
     reading.end("it ends")
 
 

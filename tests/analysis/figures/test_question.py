@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -94,8 +95,8 @@ def accuracy(values: dict[str, Any], repeat: int) -> float:
     return 0.8 + (values["dropout"] or 0) / 10 - values["l1"] + 0.01 * repeat
 
 
-def changed(axes: dict[str, Any]) -> Table:
-    runs = results(axes, lambda values, repeat: 100.0, accuracy=accuracy, variants=CHANGES)
+def changed(axes: dict[str, Any], variants: Sequence[dict[str, float]] = CHANGES) -> Table:
+    runs = results(axes, lambda values, repeat: 100.0, accuracy=accuracy, variants=variants)
     for record in runs.records:
         record.metrics["accuracy_gap"] = 0.1
     table = make_table(runs)
@@ -116,6 +117,14 @@ def test_each_change_is_a_category_with_its_interval_and_the_baseline_a_line() -
     assert points(reached, "baseline") == pytest.approx({"l1=0.1": 0.81, "dropout=0.3": 0.81})
     assert len({(point.low, point.high) for point in baseline.points} - {(None, None)}) == 1
     assert points(gap, "measured") == pytest.approx(dict.fromkeys(gap.x.categories, 0.1))
+
+
+def test_a_baseline_is_spoken_of_where_there_is_one() -> None:
+    axes = {"batch_per_rank": 16}
+    found, without = changes_chart(changed(axes)), changes_chart(changed(axes, CHANGES[1:]))
+    assert found is not None
+    assert without is not None
+    assert (len(found.notes), len(without.notes)) == (1, 0)
 
 
 def test_changes_at_several_points_of_a_grid_are_a_series_each_with_a_baseline() -> None:

@@ -15,7 +15,7 @@ from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.summary import AnswerTable, SweepSummary
 from dmls_ray.analysis.table.build import make_table
 from dmls_ray.analysis.words import effect_cell, headline_text, undecided_text
-from dmls_ray.analysis.words_on_pairs import pair_label
+from dmls_ray.analysis.words_on_pairs import base_text, pair_label
 from dmls_ray.records.outcome import Outcome
 from tests.analysis.samples import along, in_sessions, own_results, results, row_of, script_results, set_value
 
@@ -417,6 +417,23 @@ def test_a_table_has_at_most_8_rows_and_100_columns_and_a_headline_at_most_25_wo
     assert len(found.headline.split()) <= 25
 
 
+@pytest.mark.parametrize(("noise", "is_explained"), [(0.5, False), (0.01, True)])
+def test_a_speed_that_may_differ_by_chance_is_not_explained_whatever_the_accuracy_is(
+    noise: float, is_explained: bool
+) -> None:
+    def rate(values: dict[str, Any], repeat: int) -> float:
+        return 100.0 if values["l1"] else 120.0 * (1 + noise * (repeat % 2))
+
+    variants = [{}, {"l1": 0.1}]
+    runs = results({"batch_per_rank": 16}, rate, accuracy=lambda values, repeat: values["l1"], variants=variants)
+    parts = ("data_wait_ms", "forward_ms", "backward_ms", "optimizer_ms", "rest_ms")
+    for record in runs.records:
+        record.metrics |= dict.fromkeys(parts, 1.0 + record.config["l1"])
+    found = answer_on_changes(replace(make_table(runs), changed=("l1",)))
+    assert found.lead[0].verdict == "more"
+    assert (found.why is not None) == is_explained
+
+
 GAINS = {"dropout": (0.02, 0.021), "l1": (-0.03, -0.031), "label_smoothing": (-0.03, 0.05)}
 
 
@@ -451,6 +468,19 @@ def test_without_a_gain_beyond_chance_the_nearest_change_leads() -> None:
 
 def test_without_the_trial_without_a_change_nothing_is_compared() -> None:
     assert answer_of_changes([{"l1": 0.1}, {"dropout": 0.3}]).headline == "not_compared"
+
+
+def test_where_every_trial_changes_the_same_fields_the_first_one_given_is_the_base() -> None:
+    variants = [{"l1": 0.1, "lr": 0.3}, {"l1": 0.05, "lr": 0.1}, {"l1": 0.2, "lr": 0.2}]
+    runs = results({"batch_per_rank": [16, 32]}, lambda values, repeat: 100.0, variants=variants)
+    given = {"l1": [0.1, 0.05, 0.2], "lr": [0.3, 0.1, 0.2]}
+    found = answer_on_changes(replace(make_table(runs, given=given), changed=("lr", "l1")))
+    assert {row_of(comparison) for comparison in found.comparisons} == {
+        (f"{change} vs lr=0.3 l1=0.1", f"batch_per_rank={batch}")
+        for change in ("lr=0.1 l1=0.05", "lr=0.2 l1=0.2")
+        for batch in (16, 32)
+    }
+    assert {base_text(comparison[0].pair) for comparison in found.comparisons} == {"lr=0.3 l1=0.1"}
 
 
 def test_the_best_of_those_that_trained_to_the_end_leads() -> None:

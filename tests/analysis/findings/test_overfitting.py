@@ -11,6 +11,7 @@ from dmls_ray.analysis.summary import SweepSummary
 from dmls_ray.analysis.table.build import make_table
 from dmls_ray.records.aggregate import take_epochs
 from dmls_ray.records.model import EpochRecord
+from dmls_ray.records.outcome import Outcome
 from tests.analysis.samples import results
 
 
@@ -61,4 +62,11 @@ def test_too_few_repeats_of_which_one_does_not_overfit_say_nothing() -> None:
 def test_losses_that_are_not_known_to_the_end_say_nothing() -> None:
     runs = with_losses([1.0, 0.5, 0.4, 0.3], [0.0], 3)
     del runs.records[0].epochs[-1].metrics["test_loss"]
+    assert said(runs) == ""
+
+
+def test_runs_that_all_failed_say_nothing() -> None:
+    runs = with_losses([1.0, 0.5, 0.4, 0.3], [0.0, 0.3], 3)
+    for record in runs.records:
+        record.outcome, record.metrics, record.epochs = Outcome.ERROR, {}, []
     assert said(runs) == ""

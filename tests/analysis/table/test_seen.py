@@ -30,6 +30,17 @@ def test_the_run_that_counts_least_stands_for_its_trial() -> None:
     assert make_table(runs).frame()["counted"].tolist() == ["45/52, 80%"]
 
 
+def test_of_runs_with_equal_shares_the_one_with_the_median_of_steps_stands_for_the_trial() -> None:
+    made = [10, 50, 50, 30, 50]
+
+    def tell(values: dict[str, Any], repeat: int) -> dict[str, Any]:
+        share = 0.9999 - repeat / 10_000
+        return {"counted_share": share, "steps_made": made[repeat], "counted_steps": made[repeat] - 5}
+
+    runs = script_results({"lr": [1]}, tell, repeats=5)
+    assert make_table(runs).frame()["counted"].tolist() == ["45/50, 99%"]
+
+
 def test_what_is_left_out_is_said_where_it_is_much() -> None:
     assert any(
         "lr=1 (62%)" in note and "tests of the model" in note for note in table_of({"counted_share": 0.62}).notes

@@ -96,9 +96,9 @@ def test_steps_that_vary_too_much_do_not_tell_computing_from_launching() -> None
     assert bounds_along({16: 1.0, 32: 1.5}, (0.7, 1.0, 1.4)) == ["compute or launch"] * 2
 
 
-def of_ranks(extra: dict[str, float]) -> list[Trial]:
+def of_ranks(extra: dict[str, float], repeats: int = 3) -> list[Trial]:
     """A trial of one rank with a step of 1 ms, and one of two."""
-    runs = results({"batch_per_rank": 16, "world_size": [1, 2]}, lambda values, repeat: 100.0)
+    runs = results({"batch_per_rank": 16, "world_size": [1, 2]}, lambda values, repeat: 100.0, repeats=repeats)
     both = {name: ALONE.get(name, 0.0) + extra.get(name, 0.0) for name in {*ALONE, *extra}}
     for record in runs.records:
         record.ranks = [RankRecord(rank=0, metrics={"exposed_comm_ms": extra["exposed_comm_ms"]})]
@@ -204,8 +204,19 @@ def test_trials_of_different_versions_have_no_account() -> None:
     assert step_change(two, one_rank) is None
 
 
+@pytest.mark.parametrize("repeats", [1, 2])
+def test_steps_that_are_not_known_to_differ_beyond_chance_have_no_account(repeats: int) -> None:
+    one_rank, two = of_ranks({"exposed_comm_ms": 0.6}, repeats)
+    assert step_change(two, one_rank) is None
+
+
+def test_the_parts_that_are_named_add_up_to_the_difference() -> None:
+    one_rank, two = of_ranks({"exposed_comm_ms": 1.0, "forward_ms": 0.11, "backward_ms": 0.12, "optimizer_ms": 0.1})
+    assert why_text(step_change(two, one_rank)).endswith(": +1.0 communication, +0.3 in smaller parts.")
+
+
 def test_the_account_is_of_the_blocks_of_one_session() -> None:
-    one_rank, two = of_ranks({"exposed_comm_ms": 0.6})
+    one_rank, two = of_ranks({"exposed_comm_ms": 0.6}, repeats=4)
     for record in (*one_rank.records, *two.records):
         record.session = "first" if record.repeat == 0 else "second"
     for record in one_rank.records[:1]:

@@ -167,6 +167,23 @@ def test_what_fails_before_it_reads_its_command_line_is_refused_with_its_last_li
     assert "fails with braces" in read("import sys\nint(sys.argv[1])", ["{bs}"]).unknown_because
 
 
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ("x = 1\nraise ValueError('no data\\nat all')", r"ValueError: no data \(\w+.py, line 2\)\.$"),
+        ("x = 1\ny = = 2", r"SyntaxError: invalid syntax \(\w+.py, line 2\)\.$"),
+        ("import wrong", r"SyntaxError: invalid syntax \(wrong.py, line 3\)\.$"),
+        ("raise SystemError", r": SystemError \(\w+.py, line 1\)\.$"),
+    ],
+)
+def test_what_fails_before_it_reads_its_command_line_is_named_with_its_line(
+    read: Read, tmp_path: Path, source: str, said: str
+) -> None:
+    (tmp_path / "wrong.py").write_text("x = 1\n\ny = = 2", encoding="utf-8")
+    with pytest.raises(UserCodeError, match=said):
+        read(source + PARSES)
+
+
 def test_variables_that_it_reads_first_are_set(read: Read) -> None:
     rank = "import os\nrank = int(os.environ['LOCAL_RANK'])"
     assert set(read(rank + PARSES).flags) == {"batch_size"}

@@ -30,18 +30,25 @@ def test_a_number_of_threads_that_is_exported_and_not_taken_is_said(
     assert [("--threads-per-rank 3" in line) for line in said] == [True] * is_said
 
 
-SEEDED = (
-    "import argparse\np = argparse.ArgumentParser()\np.add_argument('--seed', type=int, default=0)\np.parse_args()\n"
-)
+SEEDED = """
+import argparse
+p = argparse.ArgumentParser()
+p.add_argument("--seed", type=int, default=0)
+p.add_argument("--torch-seed", "--cuda-seed", type=int, default=0)
+p.parse_args()
+"""
 
 
 @pytest.mark.parametrize(
     ("arguments", "given", "refused"),
     [
         ((), {}, ""),
+        (("--torch-seed", "7"), {"seed_flag": "--cuda-seed"}, "--torch-seed 7 after --: each repeat gives --cuda-seed"),
+        ((), {"torch_seed": 7, "seed_flag": "--cuda-seed"}, "--torch-seed 7: each repeat gives --cuda-seed"),
         ((), {"script_seed": 1}, "--script-seed 1: each repeat gives --seed a seed of its own"),
         (("--seed", "7"), {}, "--seed 7 after --: each repeat gives --seed a seed of its own"),
         (("--seed", "7"), {"seed_flag": "none"}, ""),
+        (("--seed", "{seed}"), {}, ""),
         ((), {"script_seed": 1, "seed_flag": "none"}, ""),
     ],
 )
@@ -57,3 +64,15 @@ def test_a_seed_of_the_users_is_not_replaced_in_silence(
         return
     with pytest.raises(ConfigError, match=re.escape(refused)):
         workload.check([config])
+
+
+def test_a_seed_is_not_replaced_where_the_flags_of_a_script_are_not_known(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text("print('trains')", encoding="utf-8")
+    for arguments in (("--seed=7",), ("--seed", "7")):
+        workload = ScriptWorkload(str(script), arguments)
+        workload.check([workload.schema().make()])
+        with pytest.raises(ConfigError, match=f"^{' '.join(arguments)} after --: each repeat gives --seed"):
+            workload.check([workload.schema().make(seed_flag="--seed")])
+    workload = ScriptWorkload(str(script), ("--seed={seed}",))
+    workload.check([workload.schema().make(seed_flag="--seed")])
