@@ -51,7 +51,8 @@ def plan_lanes(
     for kind in dict.fromkeys(machine.equals for machine in resources.machines):
         free = [machine for machine in resources.machines if machine.equals == kind and machine.name not in used]
         further[kind] = _divided(Resources(tuple(free)), demand)
-        if isinstance(most, int) and len(further[kind]) < most and free and most % len(free) == 0:
+        # Lanes of one machine are checked before the first run.
+        if not before and isinstance(most, int) and len(further[kind]) < most and free and most % len(free) == 0:
             further[kind] = _divided_within(free, demand, most // len(free)) or further[kind]
     # Lanes of several kinds of machine only where they are asked for.
     more = list(itertools.chain(*further.values()))

@@ -274,7 +274,7 @@ class WorkerGroup:
         usable.sort(key=lambda machine: self._places[machine.name])
         self.resources = Resources(tuple(usable)).with_kinds(self._kinds)
         self._lanes = plan_lanes(self.resources, self._demand, self._most_lanes, self._lanes)
-        if self.lanes > 1:
+        if self._most_lanes != 1:
             self._free_machines_of_other_lanes()
         for node in self._plan_missing(later=True):
             self.broker.call("expect", node.name, node.expected)

@@ -65,7 +65,7 @@ class Turns(Iterator[str | None]):
         """The run_id of the next run; None while one must end first."""
         run = self._take()
         open_blocks = frozenset(run.repeat for run in self._under_way.values())
-        if run is None and not self._waiting and open_blocks != self._asked_at:
+        if run is None and not self._waiting and self._has_free_lane() and open_blocks != self._asked_at:
             self._asked_at = open_blocks
             self._add(self._following(open_blocks))
             run = self._take()
@@ -75,6 +75,11 @@ class Turns(Iterator[str | None]):
         if not self._under_way:
             raise StopIteration
         return None
+
+    def _has_free_lane(self) -> bool:
+        """Whether another block could begin now."""
+        begun = {run.repeat for run in self._under_way.values()} | self._ended.keys()
+        return self._shares_lanes or len(begun) < self._at_once()
 
     def _add(self, runs: Sequence[Run]) -> None:
         for run in runs:

@@ -123,6 +123,16 @@ def test_a_run_that_was_skipped_moves_no_block() -> None:
     assert turns.turns.ended(fourth, 0) == []
 
 
+def test_a_busy_lane_asks_for_nothing_that_follows() -> None:
+    turns = Lanes(1, PLAN.runs[:1])
+    turns.following = [PLAN.runs[3:6]]
+    (run,) = turns.start()
+    assert turns.start() == []
+    assert turns.asked == []
+    turns.end(run)
+    assert [run.repeat for run in turns.start()] == [1]
+
+
 def test_a_lane_with_nothing_to_do_asks_once_for_what_follows_until_another_block_ends() -> None:
     turns = Lanes(2, PLAN.runs[:3])
     turns.following = [(), PLAN.runs[3:6]]
