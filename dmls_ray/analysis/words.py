@@ -1,4 +1,4 @@
-"""The sentences of answers: templates, which the effects fill in."""
+"""The sentences of answers: templates, which the effects fill in. One module because they share their templates."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""`Answer`: the comparisons that answer the question of a sweep, and the one that its headline is about."""
+"""`Answer`: the comparisons that answer the question of a sweep, and the one that its headline is about.
+
+One module because all of it makes the parts of one answer.
+"""
 
 from __future__ import annotations
 
