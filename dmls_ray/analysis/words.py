@@ -1,10 +1,9 @@
-"""The sentences of answers: templates, which the effects fill in. One module because they share their templates."""
+"""The sentences of answers: templates, which the effects fill in."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from itertools import chain
 
 from dmls_ray.analysis.findings.answer import MOST_ROWS, Answer, Missing
 from dmls_ray.analysis.findings.effects import Comparison, Effect
@@ -210,8 +209,7 @@ def undecided_text(answer: Answer, decision: Decision | None) -> str:
     mark = "?"
     is_compared = any(comparison[0].verdict != "level" for comparison in answer.comparisons)
     if decision is not None and decision.claims and is_compared:
-        hidden = _without_row(decision.open, answer.comparisons[:MOST_ROWS])
-        parts.append(_open_text(decision, hidden))
+        parts.append(_open_text(decision, decision.without_row(answer.comparisons[:MOST_ROWS])))
         within = f"{100 * decision.until.within:.3g}"
         mark = f"?: not beyond chance, and not known to within {within}% or {within} points"
     for name, facts in answer.caveats.items():
@@ -243,19 +241,6 @@ def end_text(decision: Decision) -> str:
         return ""
     named = f" ({_names(decision.open)})" if decision.open else ""
     return f"Undecided{named}: {_open_text(decision)}.{_beaten_text(decision)}"
-
-
-def _without_row(claims: Sequence[Effect], comparisons: Sequence[Comparison]) -> list[Effect]:
-    """The claims that none of these rows has: a row may be the mean of several pairs."""
-    shown = set()
-    for effect in chain.from_iterable(comparisons):
-        if effect.pair.count == 1:
-            shown.add((effect.pair.trial.trial_id, effect.pair.base.trial_id, effect.measure.name))
-    hidden = []
-    for claim in claims:
-        if (claim.pair.trial.trial_id, claim.pair.base.trial_id, claim.measure.name) not in shown:
-            hidden.append(claim)
-    return hidden
 
 
 def _open_text(decision: Decision, hidden: Sequence[Effect] = ()) -> str:

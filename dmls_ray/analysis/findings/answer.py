@@ -1,7 +1,4 @@
-"""`Answer`: the comparisons that answer the question of a sweep, and the one that its headline is about.
-
-One module because all of it makes the parts of one answer.
-"""
+"""`Answer`: the comparisons that answer the question of a sweep, and the one that its headline is about."""
 
 from __future__ import annotations
 
@@ -16,12 +13,12 @@ from dmls_ray.analysis.findings.losers import losers_of
 from dmls_ray.analysis.findings.overfitting import Overfitting
 from dmls_ray.analysis.findings.sweep_trials import SweepTrials
 from dmls_ray.analysis.trials.above_linear import describe_above_linear
-from dmls_ray.analysis.trials.axis import BATCHES, RANKS, Axis, Pair, count_values, group_by_other_factors
+from dmls_ray.analysis.trials.axis import BATCHES, RANKS, Axis, Pair, count_values
 from dmls_ray.analysis.trials.common_metrics import memory_metric
 from dmls_ray.analysis.trials.held_clocks import describe_held_clocks
 from dmls_ray.analysis.trials.other_work import describe_other_work
 from dmls_ray.analysis.trials.steps import StepChange, samples_of_step, step_change
-from dmls_ray.analysis.trials.trial import Trial, describe_changes, describe_configuration
+from dmls_ray.analysis.trials.trial import Trial, describe_configuration
 from dmls_ray.config.options import Until
 from dmls_ray.records.returned import is_number
 
@@ -278,54 +275,6 @@ def _is_divided(name: str, trial: Trial, base: Trial) -> bool:
     """Whether a field of a trial is that of the other one, divided by how many times more ranks it has."""
     value, whole = trial.factors[name], base.factors[name]
     return is_number(value) and is_number(whole) and value * trial.world_size == whole * base.world_size
-
-
-_GAP = Measure(metric="accuracy_gap", kind="points", noun="gap to training", better=-1)
-"""By how much the accuracy on training samples is above that on test samples."""
-
-
-def answer_on_changes(trials: SweepTrials) -> Answer:
-    """What each change does to results, to their gap to training and to speed; the best one first."""
-    measures = trials.questions.measures(trials.compared)
-    runs = [run for trial in trials.compared for run in trial.counted]
-    # Runs without an evaluation of training samples have their accuracy as a mean over the epoch, with dropout on.
-    if all("train_eval_accuracy" in run.metrics for run in runs):
-        measures.append(_GAP)
-    measures.sort(key=lambda measure: (not measure.is_result, measure is not _GAP))
-    comparisons = compare_each(changed_pairs(trials), measures, trials.until)
-    if not comparisons:
-        return Answer("not_compared")
-    comparisons.sort(key=lambda comparison: -comparison[0].contrast.centre * comparison[0].measure.better)
-    headline, lead = lead_of(comparisons, (), is_amount=False)
-    return Answer(headline, {}, lead, comparisons, why=why_of(lead))
-
-
-def changed_pairs(trials: SweepTrials) -> list[Pair]:
-    """Each trial with a change against the one without any that is equal to it otherwise.
-
-    Where each trial has a change, against the one whose values were given first.
-    """
-    pairs, changed = [], trials.changed
-    groups = group_by_other_factors(trials.compared, changed)
-    for group in groups:
-        changes = {describe_changes(trial, changed): trial for trial in group}
-        base_change = ""
-        if base_change not in changes:
-            base_change = next((change for change, trial in changes.items() if _has_first_values(trial, changed)), "")
-        base = changes.pop(base_change, None)
-        if base is None:
-            continue
-        shared = {}
-        if len(groups) > 1:
-            shared = {name: value for name, value in base.factors.items() if name not in changed}
-        for change, trial in changes.items():
-            pairs.append(Pair(trial, base, "change", value=change, base_value=base_change, shared=shared))
-    return pairs
-
-
-def _has_first_values(trial: Trial, names: Sequence[str]) -> bool:
-    """Whether a trial has of each of these fields the value that was given first."""
-    return all([*trial.given.get(name, ())][:1] == [trial.factors.get(name)] for name in names)
 
 
 _MOST = 3

@@ -9,9 +9,10 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from dmls_ray.analysis.findings.answer import Answer, answer_along, answer_of_search, answer_on_changes, changed_pairs
+from dmls_ray.analysis.findings.answer import Answer, answer_along, answer_of_search
+from dmls_ray.analysis.findings.changes import answer_on_changes, changed_pairs
 from dmls_ray.analysis.findings.critical import answer_on_critical_batch, critical_batch
-from dmls_ray.analysis.findings.effects import HOPELESS, Effect, compare, judged
+from dmls_ray.analysis.findings.effects import HOPELESS, Comparison, Effect, compare, judged
 from dmls_ray.analysis.findings.overfitting import are_without_overfitting, overfitting_of
 from dmls_ray.analysis.findings.sweep_trials import Stage, SweepTrials
 from dmls_ray.analysis.stats.looks import FIRST_LOOK
@@ -112,6 +113,18 @@ class Decision:
     def open(self) -> list[Effect]:
         """The comparisons that are not decided, the widest interval first."""
         return _widest_first([claim for claim in self.claims if not claim.is_decided])
+
+    def without_row(self, rows: Sequence[Comparison]) -> list[Effect]:
+        """The open comparisons that none of these rows has: a row may be the mean of several pairs."""
+        shown = set()
+        for effect in itertools.chain.from_iterable(rows):
+            if effect.pair.count == 1:
+                shown.add((effect.pair.trial.trial_id, effect.pair.base.trial_id, effect.measure.name))
+        hidden = []
+        for claim in self.open:
+            if (claim.pair.trial.trial_id, claim.pair.base.trial_id, claim.measure.name) not in shown:
+                hidden.append(claim)
+        return hidden
 
     @cached_property
     def rough(self) -> list[Effect]:

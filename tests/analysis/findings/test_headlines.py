@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given, settings
 
 from dmls_ray import load
-from dmls_ray.analysis.findings.answer import Answer, answer_on_changes
+from dmls_ray.analysis.findings.answer import Answer
+from dmls_ray.analysis.findings.changes import answer_on_changes
 from dmls_ray.analysis.findings.effects import Comparison, Effect
 from dmls_ray.analysis.findings.question import answer_on_axis
 from dmls_ray.analysis.summary import summarize
