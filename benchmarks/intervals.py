@@ -18,11 +18,12 @@ import csv
 import itertools
 import math
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -303,14 +304,14 @@ def simulated(scenario: Scenario, noise: str, draws: int) -> dict[str, object]:
     return {"trials": scenario.name, "repeats": scenario.plan.name, "noise": noise, **summarize(outcomes)}
 
 
-def main() -> None:
-    """Simulate and print a table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--draws", type=int, default=2000, help="sweeps of each scenario (default: 2000)")
+def print_simulated(about: str | None, simulate_one: Callable[..., dict[str, object]], cases: Iterable[Any]) -> None:
+    """Simulate each case, given by its arguments but the number of draws, and print a table with a row for each."""
+    parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--draws", type=int, default=2000, help="sweeps of each case (default: 2000)")
     parser.add_argument("--processes", type=int, default=2, help="(default: 2)")
     args = parser.parse_args()
     with ProcessPoolExecutor(args.processes) as pool:
-        tasks = [pool.submit(simulated, item, noise, args.draws) for item in scenarios() for noise in NOISES]
+        tasks = [pool.submit(simulate_one, *case, args.draws) for case in cases]
         rows = []
         for task in tasks:
             rows.append(task.result())
@@ -319,4 +320,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    print_simulated(__doc__, simulated, itertools.product(scenarios(), NOISES))

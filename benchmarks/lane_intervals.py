@@ -9,16 +9,14 @@ under way then count at the next look. The columns are those of `intervals.py`.
 
 from __future__ import annotations
 
-import argparse
 import heapq
+import itertools
 import sys
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -31,10 +29,10 @@ from benchmarks.intervals import (
     Outcome,
     are_known,
     outcome_of,
+    print_simulated,
     speed_and_accuracy,
     summarize,
 )
-from dmls_ray.analysis.export.text_tables import markdown
 from dmls_ray.analysis.stats.block_model import BlockModel
 from dmls_ray.analysis.stats.looks import FIRST_LOOK, Looks, next_look
 
@@ -172,25 +170,5 @@ def simulated(lanes: Lanes, name: str, noise: str, draws: int) -> dict[str, obje
     return {"lanes": lanes.name, "trials": name, "noise": noise, **summarize(outcomes)}
 
 
-def main() -> None:
-    """Simulate and print a table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--draws", type=int, default=2000, help="sweeps of each condition (default: 2000)")
-    parser.add_argument("--processes", type=int, default=2, help="(default: 2)")
-    args = parser.parse_args()
-    with ProcessPoolExecutor(args.processes) as pool:
-        tasks = [
-            pool.submit(simulated, lanes, name, noise, args.draws)
-            for lanes in conditions()
-            for name in sweeps()
-            for noise in ("normal", "real residuals")
-        ]
-        rows = []
-        for task in tasks:
-            rows.append(task.result())
-            print(rows[-1], file=sys.stderr, flush=True)
-    print(markdown(pd.DataFrame(rows).round(3)))
-
-
 if __name__ == "__main__":
-    main()
+    print_simulated(__doc__, simulated, itertools.product(conditions(), sweeps(), ("normal", "real residuals")))

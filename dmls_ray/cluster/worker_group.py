@@ -144,9 +144,14 @@ class WorkerGroup:
         return len(self._lanes)
 
     @property
+    def lanes_of_a_machine(self) -> int:
+        """How many lanes are on one machine, at most."""
+        return max(len(lanes_on(self._lanes, machine.name)) for machine in self.resources.machines)
+
+    @property
     def shares_machines(self) -> bool:
         """Whether several lanes are on one machine, so that runs may slow each other down."""
-        return any(len(lanes_on(self._lanes, machine.name)) > 1 for machine in self.resources.machines)
+        return self.lanes_of_a_machine > 1
 
     def end_block(self, block: int) -> None:
         """Free the lane of a block whose runs have all ended."""

@@ -166,6 +166,11 @@ class Options(RunLimits, Until):
             raise ConfigError("--race leaves out trials that are worse for an aim; add --aim throughput, for example.")
         if self.times == "off" and self.aim in ("throughput", "time-to-accuracy"):
             raise ConfigError(f"--aim {self.aim} compares times, which --times off leaves out; leave one of them out.")
+        if self.lanes != "auto" and not self.is_timed:
+            why = "--search" if self.search else "--times off"
+            raise ConfigError(f"--lanes {self.lanes} is for timed runs, and those of {why} share ranks; leave it out.")
+        if self.accept_slower and not isinstance(self.lanes, int):
+            raise ConfigError("--accept-slower is for several lanes of one machine; add --lanes 2, for example.")
         if self.times == "off" and self.search:
             raise ConfigError("--times off has no effect on a search, whose runs share the ranks; leave it out.")
         if self.aim is not None and not self.race:

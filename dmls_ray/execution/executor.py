@@ -260,10 +260,11 @@ class Executor:
     def _may_share(self, group: WorkerGroup, job: Job, look: Check) -> bool:
         """Whether lanes of one machine may measure at the same time."""
         run = self._by_id[job.run_id]
+        recorder = replace(self.recorder)  # runs of the check are none of the sweep
         self.recorder.beside = effect_of_sharing(
             group,
             job,
-            speed_of=lambda event: speed_of(self.recorder.finished(run, event)),
+            speed_of=lambda event: speed_of(recorder.finished(run, event)),
             accept_slower=self.options.accept_slower,
             notify=self.view.note,
             look=look,

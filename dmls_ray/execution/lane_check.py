@@ -47,7 +47,12 @@ def verdict_on_lanes(beside: Interval | None) -> Verdict:
 
 
 def describe_lanes(beside: Interval | None, lanes: int) -> str:
-    """`a run beside 1 other lane has 0.99x [0.98, 1.00] of its speed alone`."""
+    """`a run beside 1 other lane on its machine has 0.99 [0.98, 1.00] of its speed alone`.
+
+    Args:
+        beside: the ratio.
+        lanes: how many lanes a machine has.
+    """
     others = f"{lanes - 1} other lane{'s' if lanes > 2 else ''}"
     ratio = format_interval(beside, RATIO, null=1.0) or "an unknown share"
     return f"a run beside {others} on its machine has {ratio} of its speed alone"
@@ -162,7 +167,7 @@ def effect_of_sharing(
         how: further arguments of `check_lanes`.
     """
     beside = check_lanes(group, job, notify=notify, **how)
-    text = describe_lanes(beside, group.lanes)
+    text = describe_lanes(beside, group.lanes_of_a_machine)
     if verdict_on_lanes(beside) == "equal" or accept_slower:
         notify(f"{group.lanes} lanes measure at the same time: {text}.")
         return text
@@ -211,7 +216,9 @@ def job_of_check(job: Job, config: dict[str, Any]) -> Job:
     """
     run_id = config["run_id"]
     *_, number, lane = run_id.split("-")
-    return replace(job, run_id=run_id, block=-1 - int(number), lane=int(lane), artifacts=None)
+    # A trial of its own: that it fails must not give up the trial of the user's.
+    trial_id = f"{job.trial_id}-check"
+    return replace(job, run_id=run_id, trial_id=trial_id, block=-1 - int(number), lane=int(lane), artifacts=None)
 
 
 def remembered(job: Job, lanes: int) -> Interval | None:
@@ -240,6 +247,5 @@ def _file() -> Path:
 
 
 def _key(job: Job, lanes: int) -> str:
-    what = dict(job.identity.code) or job.trial_id  # the user's code, else the configuration
-    facts = [machine_facts(), describe_versions(), what, lanes]
+    facts = [machine_facts(), describe_versions(), job.trial_id, lanes]
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:16]

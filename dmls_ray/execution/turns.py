@@ -64,8 +64,8 @@ class Turns(Iterator[str | None]):
     def __next__(self) -> str | None:
         """The run_id of the next run; None while one must end first."""
         run = self._take()
-        open_blocks = frozenset(run.repeat for run in self._under_way.values())
-        if run is None and not self._waiting and self._has_free_lane() and open_blocks != self._asked_at:
+        open_blocks = self._busy
+        if run is None and not self._waiting and self._has_free_lane and open_blocks != self._asked_at:
             self._asked_at = open_blocks
             self._add(self._following(open_blocks))
             run = self._take()
@@ -76,10 +76,16 @@ class Turns(Iterator[str | None]):
             raise StopIteration
         return None
 
+    @property
+    def _busy(self) -> frozenset[int]:
+        """The blocks of which a run is under way."""
+        return frozenset(run.repeat for run in self._under_way.values())
+
+    @property
     def _has_free_lane(self) -> bool:
-        """Whether another block could begin now."""
-        begun = {run.repeat for run in self._under_way.values()} | self._ended.keys()
-        return self._shares_lanes or len(begun) < self._at_once()
+        """Whether another block, or of runs that share lanes another run, may begin now."""
+        begun = self._under_way.keys() if self._shares_lanes else self._busy | self._ended.keys()
+        return len(begun) < self._at_once()
 
     def _add(self, runs: Sequence[Run]) -> None:
         for run in runs:
@@ -87,16 +93,12 @@ class Turns(Iterator[str | None]):
 
     def _take(self) -> Run | None:
         """The next run of the oldest block that may go on or begin."""
-        busy = {run.repeat for run in self._under_way.values()}
-        # A block that has begun goes on, whatever has become of other lanes: it may have the only one.
-        begun = busy | self._ended.keys()
+        busy, has_free_lane = self._busy, self._has_free_lane
         for block, runs in self._waiting.items():
-            may_begin = len(begun) < self._at_once()
-            if self._shares_lanes:
-                may_go = len(self._under_way) < self._at_once()
-            else:
-                may_go = block not in busy and (block in begun or may_begin)
-            if may_go:
+            # A block that has begun goes on, whatever has become of other lanes: it may have the only one.
+            goes_on = not self._shares_lanes and block in self._ended
+            waits = not self._shares_lanes and block in busy
+            if (goes_on or has_free_lane) and not waits:
                 run = runs.popleft()
                 if not runs:
                     del self._waiting[block]
@@ -115,8 +117,7 @@ class Turns(Iterator[str | None]):
         if lane:
             ended.pop(run.run_id, None)
             ended[run.run_id] = (run, lane)
-        is_open = block in self._waiting or any(other.repeat == block for other in self._under_way.values())
-        if is_open or self._shares_lanes:
+        if self._shares_lanes or block in self._waiting or block in self._busy:
             return []
         *_, last = [lane, *(of_lane for _, of_lane in ended.values())]
         elsewhere = [other for other, of_lane in ended.values() if of_lane != last]

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from dmls_ray.config.options import Options, Until
@@ -42,3 +44,18 @@ def test_until_when_a_sweep_repeats_is_given_in_words_too() -> None:
 def test_what_does_not_go_together_is_refused(given: dict[str, object], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         Options(**given)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"lanes": 2, "search": True}, "--lanes 2 is for timed runs, and those of --search share ranks"),
+        ({"lanes": "all", "times": "off"}, "--lanes all is for timed runs, and those of --times off share ranks"),
+        ({"accept_slower": True}, "--accept-slower is for several lanes of one machine"),
+        ({"times": "off", "race": True, "aim": "throughput"}, "--aim throughput compares times"),
+    ],
+)
+def test_options_of_lanes_without_an_effect_are_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        Options(**options)
+    assert Options(lanes=2, accept_slower=True).is_timed

@@ -57,8 +57,9 @@ class LaneQueues:
 
     def _lane_for(self, job: Job) -> Lane | None:
         """A lane without a block for that of a run: the one that it asks for, or where its block was; None without."""
-        free = [lane for lane in self._usable_lanes() if lane.number not in self._of_lane]
-        if job.lane:
+        usable = {lane.number: lane for lane in self._usable_lanes()}
+        free = [lane for number, lane in usable.items() if number not in self._of_lane]
+        if job.lane in usable:  # else it has lost its machine, and any other will do
             free = [lane for lane in free if lane.number == job.lane]
         near = [lane for lane in free if lane.slots[job.near]]
         return next(itertools.chain(near, free), None)

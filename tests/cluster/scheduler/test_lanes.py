@@ -135,3 +135,15 @@ async def test_the_ranks_of_a_lane_serve_one_run_at_a_time() -> None:
     lease = await taken_up(broker, names[0])
     assert attempt_of(lease) == "one/1"
     assert not other.done()
+
+
+@scenario
+async def test_a_block_goes_to_the_lane_that_it_asks_for_and_elsewhere_where_that_lost_its_machine() -> None:
+    broker = Broker(lanes(a=1, b=2))
+    await serving(broker, *(card(0, machine, trainer=machine) for machine in "ab"))
+    await broker.submit(dataclasses.replace(of_block(0), lane=2))
+    assert (await end_of(broker, "r-0")).lane == 2
+    await broker.end_block(0)
+    await broker.end_trainer("b", "b")
+    await broker.submit(dataclasses.replace(of_block(1), lane=2))
+    assert (await end_of(broker, "r-1")).lane == 1
