@@ -12,6 +12,7 @@ from ray.train import CheckpointConfig, FailureConfig, RunConfig, ScalingConfig
 from ray.train.torch import TorchTrainer
 
 from dmls_ray.cluster.broker_client import BrokerClient, NoProcessGroup, TellBroker
+from dmls_ray.cluster.compat import free_places_of
 from dmls_ray.cluster.messages import ExpectedTrainer, TrainerSettings
 from dmls_ray.cluster.resources import Machine
 from dmls_ray.cluster.worker import serve_runs
@@ -100,6 +101,7 @@ class NodeTrainer:
         """End the trainer, if its controller is known: one whose machine is gone would wait for ever."""
         if controller := controllers(broker).get(self.name):
             ray.kill(controller)
+            free_places_of(controller)
 
     def _hold(self) -> None:
         """Run a TorchTrainer whose workers serve the broker; report to it a failure before they have left."""

@@ -10,11 +10,13 @@ import uuid
 from collections.abc import Callable
 from dataclasses import fields, replace
 from functools import cached_property
+from typing import Any
 
 import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from dmls_ray.cluster.broker_client import BrokerClient
+from dmls_ray.cluster.compat import free_places_of
 from dmls_ray.cluster.connect import NAMESPACE
 from dmls_ray.cluster.joining import check_machines
 from dmls_ray.cluster.lane_plan import LaneCount, lanes_on, plan_lanes
@@ -207,16 +209,18 @@ class WorkerGroup:
             node.is_over = True
         with contextlib.suppress(*NO_ANSWER):
             self.broker.call("close", timeout=ANSWER_TIMEOUT_S)
-        aborted: set[str] = set()
+        aborted: dict[str, Any] = {}
         while cut_short and any(node.is_running for node in self._nodes) and time.monotonic() < until:
             # A controller that was still starting registers a little later.
             known = controllers(self.broker)
             for trainer in known.keys() - aborted:
                 known[trainer].abort.remote()
-                aborted.add(trainer)
+                aborted[trainer] = known[trainer]
             time.sleep(0.05)
         for node in self._nodes:
             node.end(max(0.0, until - time.monotonic()))
+        for controller in aborted.values():
+            free_places_of(controller)
         ray.kill(self._actor)
 
     # --- machines -------------------------------------------------------------------------------------------

@@ -1,7 +1,8 @@
-"""What machines and threads do to the worker group, without Ray: the broker is a stand-in here."""
+"""What machines and threads do to the worker group. The broker is a stand-in, except in the last test."""
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,6 +15,7 @@ from dmls_ray.cluster.node_trainer import NodeTrainer
 from dmls_ray.cluster.resources import Machine, RankRequest, Resources, WorkerGroupSpec
 from dmls_ray.cluster.worker_group import WorkerGroup
 from dmls_ray.config.options import RunLimits
+from tests.conftest import PROJECT, call, without_ray
 
 
 class Line:
@@ -66,16 +68,21 @@ def test_a_sweep_waits_for_the_first_lane_alone() -> None:
     assert [(node.lane, node.expected.is_optional) for node in group._nodes] == [(1, False), (2, True), (3, True)]
 
 
-def test_a_trainer_whose_machine_leaves_while_it_starts_is_ended_once_its_controller_is_known() -> None:
+def test_a_trainer_whose_machine_leaves_while_it_starts_is_ended_once_its_controller_is_known(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     group, line = group_on(cluster(1, 1), 2)
     group._plan_missing(later=False)
     killed: list[Any] = []
-    with patch.object(ray, "kill", killed.append), patch.object(NodeTrainer, "is_running", new=True):
+    freed: list[Any] = []
+    monkeypatch.setattr(NodeTrainer, "is_running", True)
+    monkeypatch.setattr("dmls_ray.cluster.node_trainer.free_places_of", freed.append)
+    with patch.object(ray, "kill", killed.append):
         group._reconcile(cluster(1))
         assert not killed
         line.controllers = {group._nodes[1].name: "its controller"}
         group._reconcile(cluster(1))
-    assert killed == ["its controller"]
+    assert killed == freed == ["its controller"]
     assert [name for name, *_ in line.calls] == ["end_trainer"], "once"
 
 
@@ -92,3 +99,33 @@ def test_a_sweep_ends_also_if_its_broker_is_gone_or_stopped(error: type[Exceptio
     with patch.object(line, "call", call), patch.object(ray, "kill", killed.append):
         group.__exit__(KeyboardInterrupt)
     assert killed == ["its actor"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("end", ["group._end(cut_short=True)", "group._nodes[0].kill(group.broker)"])
+def test_ranks_that_are_ended_while_they_start_return_their_cores_to_a_cluster_that_goes_on(
+    tmp_path: Path, end: str
+) -> None:
+    code = f"""
+import time
+import ray
+from dmls_ray.cluster.resources import RankRequest, WorkerGroupSpec, cluster_resources
+from dmls_ray.cluster.worker_group import WorkerGroup
+from dmls_ray.config.options import RunLimits
+
+def wait_for(cores):
+    until = time.monotonic() + 60
+    while ray.available_resources().get("CPU") != cores and time.monotonic() < until:
+        time.sleep(0.01)
+
+ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
+demand = WorkerGroupSpec(needs=(RankRequest(world_size=1),), device="cpu")
+group = WorkerGroup(cluster_resources(), demand, private_cluster=True, limits=RunLimits())
+group.__enter__()
+wait_for(1)
+{end}
+wait_for(2)
+print("free", ray.available_resources()["CPU"])
+"""
+    done = call([sys.executable, "-c", code], tmp_path, env=without_ray(PYTHONPATH=str(PROJECT)))
+    assert done.stdout.splitlines()[-1] == "free 2.0", done.stderr
