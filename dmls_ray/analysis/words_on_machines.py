@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dmls_ray.analysis.stats.formatting import RATIO, format_interval
 from dmls_ray.analysis.stats.intervals import is_below
 from dmls_ray.analysis.trials.held_clocks import describe_held_clocks
-from dmls_ray.analysis.trials.machine_speeds import machine_speeds
+from dmls_ray.analysis.trials.machine_speeds import effects_that_differ, machine_speeds
 from dmls_ray.analysis.trials.other_work import describe_other_work
-from dmls_ray.analysis.trials.trial import Trial
+from dmls_ray.analysis.trials.trial import Trial, describe_configuration
 from dmls_ray.analysis.words import join_names
 
 
@@ -35,13 +35,30 @@ def lane_notes(trials: Sequence[Trial]) -> list[str]:
     if not machines or notes:
         return notes
     kinds = {machine.kind for machine in machines}
-    of_kinds = f" of {len(kinds)} kinds of machine" if len(kinds) > 1 else ""
+    of_kinds = f" of {len(kinds)} kinds of machine, over which comparisons are a mean," if len(kinds) > 1 else ""
     notes.append(
         f"Blocks were measured on {len(machines)} lanes{of_kinds} at the same time, each whole block on one. Trials "
         "are compared within blocks, so a slower machine changes no comparison; --by machines shows each."
     )
     slow = [machine for machine in machines if is_below(machine.against_others, 1)]
-    names = [f"{machine.host} ({format_interval(machine.against_others, RATIO, null=1.0)}x)" for machine in slow]
+    names = [f"{machine.hosts} ({format_interval(machine.against_others, RATIO, null=1.0)}x)" for machine in slow]
     if names:
         notes.append(f"Slower than the other machines beyond chance: {join_names(names)}.")
+    if len(kinds) > 1:
+        notes.append(_differences_of_kinds(trials))
     return notes
+
+
+def _differences_of_kinds(trials: Sequence[Trial]) -> str:
+    """Whether the effect of a setting depends on the kind of machine."""
+    differing = effects_that_differ(trials)
+    if not differing:
+        return "No effect on the speed differs between kinds of machine beyond chance."
+    base, *others = trials
+    texts = []
+    for trial in others:
+        of_kinds = [f"{ratio:.3g}x on {kind}" for kind, ratio in differing.get(trial.trial_id, {}).items()]
+        if of_kinds:
+            texts.append(f"{describe_configuration(trial.factors)} ({join_names(of_kinds)})")
+    speed = f"The speed against {describe_configuration(base.factors)}"
+    return f"{speed} differs between kinds of machine beyond chance: {join_names(texts)}."

@@ -8,9 +8,8 @@ from dmls_ray.analysis.findings.effects import Effect
 from dmls_ray.analysis.findings.question import SweepQuestion
 from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.stats.formatting import RATIO, format_interval
-from dmls_ray.analysis.stats.intervals import Interval, deviation_factors, exponential, is_below
+from dmls_ray.analysis.stats.intervals import Interval, deviation_factors, exponential
 from dmls_ray.analysis.summary import SweepSummary
-from dmls_ray.analysis.table.build import make_table
 from dmls_ray.analysis.trials.machine_speeds import machine_speeds
 from dmls_ray.analysis.words import amount_text, count_noun
 from dmls_ray.analysis.words_on_machines import disturbance_notes
@@ -25,8 +24,6 @@ from dmls_ray.records.provenance import describe_environment
 
 REPEATS = (5, 12, 30)
 """Numbers of repeats whose smallest difference is printed."""
-SLOWER = 0.05
-"""Share of the speed of the others by which a machine is slower at least, if doctor is to fail."""
 POWER = 0.8
 """Share of sweeps that show the smallest difference."""
 
@@ -53,17 +50,15 @@ def show_diagnosis(results: Results, plan: Plan, request: Request, console: Prog
         say(console, line)
     for machine in machine_speeds(summary.table.rows):
         ratio = format_interval(machine.against_others, RATIO, null=1.0)
-        blocks = count_noun(machine.blocks, "block")
-        say(console, f"{machine.host}: {ratio} of the speed of the others, {blocks}; {machine.kind}")
+        parts = [f"{ratio} of the speed of the others"]
+        if machine.communication is not None:
+            times = format_interval(machine.communication, RATIO, null=1.0)
+            parts.append(f"{times} of their time for communication")
+        parts.append(count_noun(machine.blocks, "block"))
+        say(console, f"{machine.hosts}: {', '.join(parts)}; {machine.kind}")
     for text in (*disturbance_notes(summary.table.rows), *warnings_of(cpu, states)):
         say(console, f"Warning: {text}")
     say(console, f"Runs: {results.where}")
-
-
-def has_slower_machine(results: Results) -> bool:
-    """Whether a machine is slower than the others by more than `SLOWER`, beyond chance."""
-    rows = make_table(results).rows
-    return any(is_below(machine.against_others, 1 - SLOWER) for machine in machine_speeds(rows))
 
 
 def noise_text(effect: Effect, as_given: Effect) -> Iterator[str]:

@@ -5,14 +5,21 @@ from __future__ import annotations
 from dataclasses import replace
 
 from dmls_ray.analysis.results import Results
+from dmls_ray.analysis.stats.intervals import is_below
+from dmls_ray.analysis.table.build import make_table
+from dmls_ray.analysis.trials.machine_speeds import MachineSpeed, machine_speeds
 from dmls_ray.cli.call import Call
 from dmls_ray.cli.console import EXIT_OK, EXIT_SLOWER
-from dmls_ray.cli.diagnosis import has_slower_machine, show_diagnosis
+from dmls_ray.cli.diagnosis import show_diagnosis
 from dmls_ray.cli.request import Request
 from dmls_ray.cli.sweep_command import answer
 from dmls_ray.config.grid import Plan
 from dmls_ray.config.sweep_file import Preset, What
+from dmls_ray.execution.slow_machines import remember_speeds
 from dmls_ray.execution.view import ProgressConsole
+
+SLOWER = 0.05
+"""Share of the speed of the others by which a machine is slower at least, if doctor is to fail."""
 
 PRESET = Preset(
     name="doctor",
@@ -29,19 +36,21 @@ def doctor(call: Call) -> int:
 
     Its two trials differ only in their seed, which does not change the speed, so any difference between them is
     noise. The flags of a sweep follow WHAT (train.py, module:function); the arguments of a script follow --.
-    --budget
-    (default: 90s) and --max-repeats (default: 30) limit the repeats. Each call has a new results folder.
+    --budget (default: 90s) and --max-repeats (default: 30) limit the repeats. Each call has a new results folder.
     On a cluster (--address auto --lanes all) every machine measures whole blocks of its own, and has a line with its
-    speed against the others; the exit code is 3 if one is slower by more than 5%, beyond chance.
+    speed against the others, which sweeps use for --leave-out-slower; the exit code is 3 if one is slower by more
+    than 5%, beyond chance. --world-size 2 adds the time for communication, and --machines 2 that of pairs of machines.
     """
     what = None
     if call.words and not call.words[0].startswith("-"):
         what = What(train=call.take(1)[0])
-    measured: list[Results] = []
+    machines: list[MachineSpeed] = []
 
     def show(results: Results, plan: Plan, request: Request, console: ProgressConsole) -> None:
         show_diagnosis(results, plan, request, console)
-        measured.append(results)
+        machines.extend(machine_speeds(make_table(results).rows))
 
     code = answer(replace(PRESET, description=doctor.__doc__ or ""), call, what, show)
-    return EXIT_SLOWER if code == EXIT_OK and any(map(has_slower_machine, measured)) else code
+    remember_speeds(machines)
+    is_slower = any(is_below(machine.against_others, 1 - SLOWER) for machine in machines)
+    return EXIT_SLOWER if code == EXIT_OK and is_slower else code

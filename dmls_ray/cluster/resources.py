@@ -7,7 +7,7 @@ import operator
 import os
 import socket
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -60,6 +60,14 @@ class Resources:
         """
         machines = [replace(machine, kind=kinds.get(machine.node_id, "")) for machine in self.machines]
         return Resources(tuple(machines))
+
+    def without(self, left_out: Collection[str]) -> Resources:
+        """The other machines.
+
+        Args:
+            left_out: Ray's ids.
+        """
+        return Resources(tuple(machine for machine in self.machines if machine.node_id not in left_out))
 
     @property
     def has_this_machine(self) -> bool:

@@ -7,7 +7,7 @@ import os
 import sys
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import fields, replace
 from functools import cached_property
 from typing import Any
@@ -49,6 +49,7 @@ class WorkerGroup:
         limits: timeouts, retries and the memory of ranks.
         exclusive: whether runs of a lane go one at a time.
         lanes: how many lanes there may be.
+        left_out: Ray's ids of machines that are not used.
         notify: takes a message for the user.
     """
 
@@ -61,6 +62,7 @@ class WorkerGroup:
         limits: RunLimits,
         exclusive: bool = True,
         lanes: LaneCount = 1,
+        left_out: Collection[str] = (),
         notify: Callable[[str], None] = print,
     ) -> None:
         self.resources, self._demand = resources, demand
@@ -73,8 +75,8 @@ class WorkerGroup:
         self._nodes: list[NodeTrainer] = []
         self._places = {machine.name: place for place, machine in enumerate(resources.machines)}
         """Position of each machine in the order in which runs take machines; later machines come last."""
-        self._refused: set[str] = set()
-        """Nodes on which no further ranks are started, since they cannot serve there."""
+        self._refused = set(left_out)
+        """Nodes on which no further ranks are started: they cannot serve there, or the user wants none there."""
 
     def __enter__(self) -> WorkerGroup:
         """Start the broker and the trainers; ranks join as they come up."""

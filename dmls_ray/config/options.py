@@ -120,6 +120,9 @@ class Options(RunLimits, Until):
     cores and GPUs of machines, if a check shows that their lanes do not slow each other down."""
     accept_slower: bool = setting(False, group="cluster")
     """Use several lanes of one machine also where they slow each other down; tables say so."""
+    leave_out_slower: Share = setting(0.0, group="cluster", reads=share_of)
+    """Leave out machines of a cluster that dmls-ray doctor --lanes all has found to be slower than the others by more
+    than this share, beyond chance; 0: none."""
     oversubscribe: bool = setting(False, group="cluster")
     """Allow more ranks than CPU cores."""
     checkpoints: bool = setting(False, group="artifacts")
@@ -149,6 +152,8 @@ class Options(RunLimits, Until):
         self._check_repeats()
         if self.address is not None and not self.address.strip():
             raise ConfigError("--address is empty; give HOST:PORT of a cluster, auto or local, or leave it out.")
+        if self.leave_out_slower and self.address in (None, "local"):
+            raise ConfigError("--leave-out-slower is for machines of a cluster; add --address auto, or leave it out.")
         for name in ("checkpoints", "save_weights", "trace"):
             if self.is_remote and getattr(self, name):
                 raise ConfigError(

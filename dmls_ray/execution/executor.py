@@ -13,14 +13,14 @@ from dmls_ray.cluster.connect import RaySession, cluster_at
 from dmls_ray.cluster.held_group import HeldGroup
 from dmls_ray.cluster.joining import check_machines
 from dmls_ray.cluster.lane_plan import LaneCount
-from dmls_ray.cluster.messages import Job
 from dmls_ray.cluster.resources import Resources, check_accelerator, local_resources
 from dmls_ray.config.grid import Plan, Run, configs_of, skipped_values
 from dmls_ray.execution.board import begin_board
 from dmls_ray.execution.jobs import JobFactory, Search, remove_checkpoints, run_folder
-from dmls_ray.execution.lane_check import are_known_to_be_slower, effect_of_sharing
+from dmls_ray.execution.lane_check import are_known_to_differ, effect_of_sharing
 from dmls_ray.execution.next_runs import NextRuns
-from dmls_ray.execution.recorder import Recorder, describe_session, speed_of
+from dmls_ray.execution.recorder import Recorder, describe_session
+from dmls_ray.execution.slow_machines import leave_out_slower
 from dmls_ray.execution.supervisor import Heartbeat
 from dmls_ray.execution.turns import Turns, turns_on
 from dmls_ray.execution.view import View
@@ -34,7 +34,6 @@ from dmls_ray.workloads.registry import workload_of
 
 if TYPE_CHECKING:
     from dmls_ray.analysis.tensorboard.writer import LiveTensorBoardWriter
-    from dmls_ray.cluster.tune.run_jobs import Check
     from dmls_ray.cluster.worker_group import WorkerGroup
 
 START_TIMEOUT_S = 600.0
@@ -85,6 +84,8 @@ class Executor:
         self._turns: Turns | None = None
         self._by_id: dict[str, Run] = {}
         """The runs of the plan; those that are not feasible have a reason."""
+        self._left_out: set[str] = set()
+        """Ray's ids of machines that are not used, since they are slower."""
         self._lacking: set[str] = set()
         """Runs that were skipped for lack of machines."""
         self._not_recorded = {""}
@@ -135,6 +136,9 @@ class Executor:
     def _run_on_joined(self, session: RaySession, resources: Resources) -> None:
         """Run what is feasible on a cluster that others share, and what is feasible once machines have joined."""
         resources = resources.with_kinds(check_machines(resources))
+        if self.options.leave_out_slower:
+            self._left_out = leave_out_slower(resources, self.options.leave_out_slower, self.view.note)
+            resources = resources.without(self._left_out)
         runs = self._set_aside(resources)
         while runs:
             self._begin(runs, is_here=resources.has_this_machine)
@@ -228,10 +232,11 @@ class Executor:
             limits=self.options,
             exclusive=self.options.is_timed,
             lanes=most_lanes or factory.most_lanes(jobs),
+            left_out=self._left_out,
             notify=self.view.note,
         )
         accepts = self.options.accept_slower
-        if group.shares_machines and not accepts and are_known_to_be_slower(jobs[0], group.lanes):
+        if group.shares_machines and not accepts and are_known_to_differ(jobs[0], group.lanes):
             return self._run_on(session, resources, first, most_lanes=1)
         serving = group if self._held is None else self._held.serving(group)
         with serving as group:
@@ -241,7 +246,10 @@ class Executor:
                 self.board = begin_board(self.store, self.options.tensorboard, first, self.view.note)
                 self.recorder.ranks = group.ranks
                 check = functools.partial(self._check, session, group)
-                may_run = not group.shares_machines or self._may_share(group, factory.create(first[0]), check)
+                may_run = True
+                if group.shares_machines:
+                    self.recorder.beside = effect_of_sharing(group, factory, first[0], self.recorder, self.view, check)
+                    may_run = bool(self.recorder.beside)
                 if may_run:
                     self._turns = turns_on(group, first, self._following, jobs, is_timed=self.options.is_timed)
                     trials = listed(jobs, self._turns)
@@ -256,20 +264,6 @@ class Executor:
         if not may_run:
             return self._run_on(session, resources, first, most_lanes=1)
         return group.resources
-
-    def _may_share(self, group: WorkerGroup, job: Job, look: Check) -> bool:
-        """Whether lanes of one machine may measure at the same time."""
-        run = self._by_id[job.run_id]
-        recorder = replace(self.recorder)  # runs of the check are none of the sweep
-        self.recorder.beside = effect_of_sharing(
-            group,
-            job,
-            speed_of=lambda event: speed_of(recorder.finished(run, event)),
-            accept_slower=self.options.accept_slower,
-            notify=self.view.note,
-            look=look,
-        )
-        return bool(self.recorder.beside)
 
     def _check(self, session: RaySession, group: WorkerGroup, has_answered: bool) -> None:
         """Report to the supervisor, and look whether all that the sweep needs is there; called all the time.

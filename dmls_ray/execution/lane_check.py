@@ -11,7 +11,6 @@ import hashlib
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from dmls_ray.analysis.stats.block_model import BlockModel, Contrast
@@ -19,18 +18,24 @@ from dmls_ray.analysis.stats.formatting import RATIO, format_interval
 from dmls_ray.analysis.stats.intervals import Interval
 from dmls_ray.analysis.stats.looks import FIRST_LOOK, Looks, next_look
 from dmls_ray.cluster.messages import Job
+from dmls_ray.execution.recorder import Recorder, speed_of
+from dmls_ray.execution.remembered import remember, remembered
 from dmls_ray.records.model import FIRST_LANE
 from dmls_ray.records.provenance import describe_versions, machine_facts
 from dmls_ray.records.run_events import RunEvent, RunFinished, RunStarted
-from dmls_ray.util.files import atomic_replace, cache_root
 
 if TYPE_CHECKING:
     from dmls_ray.cluster.tune.run_jobs import Check
     from dmls_ray.cluster.worker_group import WorkerGroup
+    from dmls_ray.config.grid import Run
+    from dmls_ray.execution.jobs import JobFactory
+    from dmls_ray.execution.view import View
 
 EQUIVALENT = 0.02
 """Largest difference of speed that counts as none: 2%."""
 MOST_BLOCKS = 30
+_CHECKS = "lane_checks"
+"""Name under which results are remembered."""
 
 Verdict = Literal["equal", "slower", "undecided"]
 
@@ -109,6 +114,8 @@ class LaneCheck(Iterator[str | None]):
             second = [self._make(other) for other in others]
             yield from second
             yield from self._wait_for(self._ended, [beside, *first, *second])
+            if any(block not in speeds for speeds in self.speeds.values()):
+                return  # a run failed, as those of the sweep will, whose rows say why
             if block + 1 == look:
                 if verdict_on_lanes(self.contrast) != "undecided":
                     return
@@ -149,61 +156,62 @@ class LaneCheck(Iterator[str | None]):
         return BlockModel(self.speeds, is_ratio=True, looks=looks).against("beside", "alone")
 
 
-def are_known_to_be_slower(job: Job, lanes: int) -> bool:
-    """Whether an earlier check found that so many lanes of this machine slow each other down."""
-    return verdict_on_lanes(remembered(job, lanes)) == "slower"
+def are_known_to_differ(job: Job, lanes: int) -> bool:
+    """Whether an earlier check did not find that a run beside so many lanes is as fast as alone."""
+    known = known_effect(job, lanes)
+    return known is not None and verdict_on_lanes(known) != "equal"
+
+
+def known_effect(job: Job, lanes: int) -> Interval | None:
+    """What an earlier check of the same machine, versions, run and number of lanes found; None without one."""
+    return remembered(_CHECKS).get(_key(job, lanes))
 
 
 def effect_of_sharing(
-    group: WorkerGroup, job: Job, *, accept_slower: bool, notify: Callable[[str], None], **how: Any
+    group: WorkerGroup, factory: JobFactory, run: Run, recorder: Recorder, view: View, look: Check
 ) -> str:
     """What lanes of one machine do to each other, where they may measure at the same time; empty where they may not.
 
     Args:
         group: the ranks.
-        job: the run that is repeated for it.
-        accept_slower: whether lanes may slow each other down.
-        notify: takes a message for the user.
-        how: further arguments of `check_lanes`.
+        factory: makes the job of a run.
+        run: the run that is repeated for it.
+        recorder: says how fast a run was.
+        view: shows messages.
+        look: looks whether all that the sweep needs is there.
     """
-    beside = check_lanes(group, job, notify=notify, **how)
+    job = factory.create(run)
+    beside = known_effect(job, group.lanes)
+    if beside is None:
+        view.note(f"Checking whether {group.lanes} lanes on one machine slow each other down ...")
+        beside = _measured(group, job, functools.partial(_speed, replace(recorder), run), look)
     text = describe_lanes(beside, group.lanes_of_a_machine)
-    if verdict_on_lanes(beside) == "equal" or accept_slower:
-        notify(f"{group.lanes} lanes measure at the same time: {text}.")
+    if verdict_on_lanes(beside) == "equal" or factory.options.accept_slower:
+        view.note(f"{group.lanes} lanes measure at the same time: {text}.")
         return text
-    notify(f"Runs go one at a time: {text}. --accept-slower uses {group.lanes} lanes, and tables say so.")
+    view.note(f"Runs go one at a time: {text}. --accept-slower uses {group.lanes} lanes, and tables say so.")
     return ""
 
 
-def check_lanes(
-    group: WorkerGroup,
-    job: Job,
-    *,
-    speed_of: Callable[[RunFinished], float | None],
-    notify: Callable[[str], None],
-    look: Check,
-) -> Interval | None:
-    """The ratio of the speed of a run beside other lanes of its machine to that alone, measured or remembered.
+def _speed(recorder: Recorder, run: Run, event: RunFinished) -> float | None:
+    """How fast a run of the check was. The recorder is a copy: no run of the check is one of the sweep."""
+    return speed_of(recorder.finished(run, event))
 
-    Args:
-        group: the ranks.
-        job: the run that is repeated for it.
-        speed_of: as of `LaneCheck`.
-        notify: takes a message for the user.
-        look: looks whether all that the sweep needs is there.
-    """
+
+def _measured(
+    group: WorkerGroup, job: Job, speed_of_event: Callable[[RunFinished], float | None], look: Check
+) -> Interval | None:
+    """Measure the ratio of the speed of a run beside other lanes of its machine to that alone, and remember it."""
     from dmls_ray.cluster.tune.run_jobs import run_jobs
     from dmls_ray.cluster.tune.trainables import TuneJobSet
     from dmls_ray.launchers.command import run_command
 
-    if (known := remembered(job, group.lanes)) is not None:
-        return known
-    notify(f"Checking whether {group.lanes} lanes on one machine slow each other down ...")
-    check = LaneCheck(job, group.lanes, speed_of=speed_of, end_block=group.end_block)
+    check = LaneCheck(job, group.lanes, speed_of=speed_of_event, end_block=group.end_block)
     jobs = TuneJobSet(job_of=functools.partial(job_of_check, job), run_ids=check)
     run_jobs(group, jobs, check.listen, launch=run_command, check=look)
-    if check.contrast is not None and verdict_on_lanes(check.contrast) != "undecided":
-        remember(job, group.lanes, check.contrast)
+    is_complete = verdict_on_lanes(check.contrast) != "undecided" or len(check.speeds["beside"]) == MOST_BLOCKS
+    if check.contrast is not None and is_complete:
+        remember(_CHECKS, {_key(job, group.lanes): check.contrast})
     return check.contrast
 
 
@@ -219,31 +227,6 @@ def job_of_check(job: Job, config: dict[str, Any]) -> Job:
     # A trial of its own: that it fails must not give up the trial of the user's.
     trial_id = f"{job.trial_id}-check"
     return replace(job, run_id=run_id, trial_id=trial_id, block=-1 - int(number), lane=int(lane), artifacts=None)
-
-
-def remembered(job: Job, lanes: int) -> Interval | None:
-    """What an earlier check of the same machine, versions, run and number of lanes found; None without one."""
-    try:
-        found = json.loads(_file().read_text(encoding="utf-8"))[_key(job, lanes)]
-        return Interval(found["ratio"], found["low"], found["high"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-
-
-def remember(job: Job, lanes: int, beside: Interval) -> None:
-    """Keep what a check has found, for later sweeps."""
-    try:
-        known = json.loads(_file().read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        known = {}
-    known[_key(job, lanes)] = {"ratio": beside.centre, "low": beside.low, "high": beside.high}
-    _file().parent.mkdir(parents=True, exist_ok=True)
-    with atomic_replace(_file()) as aside:
-        aside.write_text(json.dumps(known, indent=1), encoding="utf-8")
-
-
-def _file() -> Path:
-    return cache_root() / "lane_checks.json"
 
 
 def _key(job: Job, lanes: int) -> str:

@@ -17,7 +17,7 @@ from scipy.stats import t
 from dmls_ray import load
 from dmls_ray.analysis.results import Results
 from dmls_ray.cli.console import Parser
-from dmls_ray.cli.diagnosis import has_slower_machine, machine_lines, show_diagnosis, warnings_of
+from dmls_ray.cli.diagnosis import machine_lines, show_diagnosis, warnings_of
 from dmls_ray.cli.doctor import PRESET
 from dmls_ray.cli.request import parse_request
 from dmls_ray.config.options import Until
@@ -27,7 +27,6 @@ from dmls_ray.records.cpu_state import CpuState
 from dmls_ray.records.gpu_state import GpuState
 from dmls_ray.util.errors import ConfigError
 from tests.analysis.samples import results
-from tests.analysis.trials.test_machine_speeds import on_lanes
 
 CPU = CpuState(
     cores=8, logical=16, physical=8, load=0.4, mhz=2100.0, max_mhz=3900.0, governor="performance", throttled=0,
@@ -133,15 +132,12 @@ def test_doctor_runs_one_configuration_against_itself(tmp_path: Path) -> None:
     assert {record.config["seed"] for record in load(tmp_path / "results/doctor").records} == {0, 1}
 
 
-@pytest.mark.parametrize(("lanes", "expected"), [(3, True), (1, False)])
-def test_a_machine_that_is_slower_than_the_others_is_found(lanes: int, expected: bool) -> None:
-    assert has_slower_machine(on_lanes(lanes)) is expected
-
-
 def test_each_machine_of_several_lanes_has_a_line(capsys: pytest.CaptureFixture[str]) -> None:
     runs = against_itself(12)
     for record in runs.records:
         record.lane = 1 + record.repeat % 2
         record.machine = {**record.machine, "host": f"host-{record.lane}"}
+        record.metrics |= {"comm_ms": 3.0 * record.lane + 0.01 * record.repeat}
     said = diagnosis(capsys, runs)
-    assert re.search(r"host-2: [\d.]+ \[[\d.]+, [\d.]+\] of the speed of the others, 6 blocks", said)
+    assert re.search(r"host-2: [\d.]+ \[[\d.]+, [\d.]+\] of the speed of the others, ", said)
+    assert re.search(r"host-2: .* of the others, 1\.99 \[[\d., ]+\] of their time for communication, 6 blocks", said)

@@ -51,6 +51,8 @@ def test_what_does_not_go_together_is_refused(given: dict[str, object], message:
     [
         ({"lanes": 2, "search": True}, "--lanes 2 is for timed runs, and those of --search share ranks"),
         ({"lanes": "all", "times": "off"}, "--lanes all is for timed runs, and those of --times off share ranks"),
+        ({"leave_out_slower": 0.05}, "--leave-out-slower is for machines of a cluster"),
+        ({"leave_out_slower": 0.05, "address": "local"}, "--leave-out-slower is for machines of a cluster"),
         ({"accept_slower": True}, "--accept-slower is for several lanes of one machine"),
         ({"times": "off", "race": True, "aim": "throughput"}, "--aim throughput compares times"),
     ],

@@ -9,7 +9,16 @@ from pathlib import Path
 import pytest
 
 from dmls_ray.analysis.stats.intervals import Interval
-from dmls_ray.execution.lane_check import MOST_BLOCKS, LaneCheck, describe_lanes, remember, remembered, verdict_on_lanes
+from dmls_ray.execution.lane_check import (
+    MOST_BLOCKS,
+    LaneCheck,
+    _key,
+    are_known_to_differ,
+    describe_lanes,
+    known_effect,
+    verdict_on_lanes,
+)
+from dmls_ray.execution.remembered import remember
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.run_events import RunFinished, RunStarted, Verdict
 from tests.cluster.scheduler.ranks import job
@@ -83,6 +92,8 @@ def test_a_noisy_machine_is_undecided_after_the_most_blocks_and_runs_that_fail_s
     failing = Machine(2, slowdown=1.0, fails=True)
     failing.run()
     assert failing.check.contrast is None
+    assert {job.block for job in failing.check.jobs.values()} == set(failing.ended)
+    assert len(failing.ended) == 4, "a check ends with the first run that fails"
     assert verdict_on_lanes(None) == "undecided"
 
 
@@ -90,13 +101,17 @@ def test_a_result_is_remembered_for_the_same_run_and_number_of_lanes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DMLS_RAY_CACHE", str(tmp_path))
-    assert remembered(job("trial-0"), 2) is None
-    remember(job("trial-0"), 2, Interval(0.995, 0.99, 1.0))
-    assert remembered(job("trial-3"), 2) == Interval(0.995, 0.99, 1.0)
-    assert remembered(job("trial-0"), 3) is None
-    assert remembered(job("other-0"), 2) is None
+    assert known_effect(job("trial-0"), 2) is None
+    remember("lane_checks", {_key(job("trial-0"), 2): Interval(0.995, 0.99, 1.0)})
+    assert known_effect(job("trial-3"), 2) == Interval(0.995, 0.99, 1.0)
+    assert known_effect(job("trial-0"), 3) is None
+    assert known_effect(job("other-0"), 2) is None
+    assert not are_known_to_differ(job("trial-0"), 2)
+    remember("lane_checks", {_key(job("trial-0"), 3): Interval(0.9, 0.7, 1.1)})
+    assert are_known_to_differ(job("trial-0"), 3), "undecided after the most blocks"
+    assert known_effect(job("trial-0"), 2) is not None, "both are kept"
     (tmp_path / "lane_checks.json").write_text("[]")
-    assert remembered(job("trial-0"), 2) is None
+    assert known_effect(job("trial-0"), 2) is None
 
 
 def test_the_result_is_said_with_its_interval() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import sys
 import time
 from collections import defaultdict
@@ -127,3 +128,25 @@ def test_no_run_starts_on_a_host_that_will_be_preempted_and_its_block_moves(netw
     for record in records:
         hosts[record.repeat].add(record.machine["host"])
     assert all(len(places) == 1 for places in hosts.values()), hosts
+
+
+def test_doctor_finds_the_slow_host_and_a_sweep_leaves_it_out(network: Network, tmp_path: Path) -> None:
+    slower = "time.sleep(0.03 if socket.gethostname() == 'host-2' else 0.02)"
+    (tmp_path / "train.py").write_text("import socket\n" + SCRIPT.replace("time.sleep(0.02)", slower))
+    head, _, _ = network.add(3)
+    network.cluster(1, 1, 1, env=ENV)
+    spread = ["--leave-out-slower", "5%", "--repeats", "2"]
+    done = head.run(words(tmp_path / "out", *spread), cwd=tmp_path, env=ENV, timeout=300)
+    assert done.returncode == 2
+    assert "dmls-ray doctor --address auto --lanes all" in done.stderr
+    doctor = [sys.executable, "-m", "dmls_ray", "doctor", "train.py", "--address", "auto", "--lanes", "all"]
+    doctor += ["--steps", "none", "--max-repeats", "24", "--budget", "600"]
+    done = head.run(doctor, cwd=tmp_path, env=ENV, timeout=500)
+    assert done.returncode == 3, done.stdout + done.stderr
+    ratios = {host: float(ratio) for host, ratio in re.findall(r"^(host-\d): ([\d.]+) \[", done.stdout, re.MULTILINE)}
+    assert ratios.keys() == {"host-1", "host-2", "host-3"}, done.stdout
+    assert ratios["host-2"] < 0.85 < 1 < min(ratios["host-1"], ratios["host-3"])
+    done = head.run(words(tmp_path / "out", *spread), cwd=tmp_path, env=ENV, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert {record.machine["host"] for record in load(tmp_path / "out").records} == {"host-1", "host-3"}
+    assert "host-2 is left out" in done.stdout

@@ -62,7 +62,7 @@ class Layout:
 def _frame_of_machines(table: Table) -> pd.DataFrame:
     rows = []
     for machine in machine_speeds(table.rows):
-        row = {"machine": machine.host, "lane": str(machine.lane), "kind": machine.kind, "blocks": str(machine.blocks)}
+        row = {"machine": machine.hosts, "lane": str(machine.lane), "kind": machine.kind, "blocks": str(machine.blocks)}
         rows.append(row | {"speed vs others [95%]": format_interval(machine.against_others, RATIO, null=1.0)})
     return pd.DataFrame(rows)
 

@@ -9,7 +9,7 @@ import pytest
 from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.table.build import make_table
 from dmls_ray.analysis.table.layouts import render
-from dmls_ray.analysis.trials.machine_speeds import machine_speeds
+from dmls_ray.analysis.trials.machine_speeds import effects_that_differ, machine_speeds
 from tests.analysis.samples import results
 
 HOSTS = ("host-1", "host-2", "host-3")
@@ -31,7 +31,7 @@ def on_lanes(lanes: int = 3) -> Results:
 
 
 def test_the_slow_machine_is_named_with_an_interval_and_the_trials_do_not_matter() -> None:
-    speeds = {machine.host: machine for machine in machine_speeds(make_table(on_lanes()).rows)}
+    speeds = {machine.hosts: machine for machine in machine_speeds(make_table(on_lanes()).rows)}
     assert [speeds[host].blocks for host in HOSTS] == [4, 4, 4]
     against = speeds[SLOW].against_others
     assert against is not None
@@ -59,3 +59,42 @@ def test_without_lanes_no_machine_is_compared() -> None:
     rendered = render(on_lanes(lanes=1), "machines")
     assert rendered.frame.empty
     assert "--by scaling" in rendered.notes[0]
+
+
+def of_two_kinds(effect: float) -> Results:
+    """Twelve blocks on two kinds of machine in turn; on the second, the larger batch is so many times faster."""
+
+    def rate(values: dict[str, Any], repeat: int) -> float:
+        batch = values["batch_per_rank"]
+        factor = {16: 1.0, 64: effect if repeat % 2 else 2.0}[batch]
+        return 100.0 * factor * (1 + 0.3 * (repeat % 2)) * (1 + 0.01 * ((repeat * batch) % 7) / 7)
+
+    found = results({"batch_per_rank": [16, 64]}, rate, repeats=12)
+    for record in found.records:
+        record.lane = 1 + record.repeat % 2
+        record.machine = {**record.machine, "host": f"host-{record.lane}", "memory_mib": 1024 * record.lane}
+    return found
+
+
+def test_an_effect_that_depends_on_the_kind_of_machine_is_named_and_a_faster_kind_alone_is_none() -> None:
+    table = make_table(of_two_kinds(3.0))
+    (ratios,) = effects_that_differ(table.rows).values()
+    assert list(ratios.values()) == pytest.approx([2.0, 3.0], rel=0.01)
+    notes = " ".join(table.notes)
+    assert "2 kinds of machine, over which comparisons are a mean" in notes
+    assert "batch_per_rank=64 (2x on Some CPU, 1 GiB; 3x on Some CPU, 2 GiB)" in notes
+    same = make_table(of_two_kinds(2.0))
+    assert effects_that_differ(same.rows) == {}
+    assert "No effect on the speed differs between kinds of machine" in " ".join(same.notes)
+
+
+def test_a_lane_of_two_machines_has_the_names_of_both_and_its_time_for_communication() -> None:
+    found = on_lanes(lanes=2)
+    for record in found.records:
+        record.machine |= {"host": f"host-{record.lane}", "beside": [f"host-{record.lane + 2}: some CPU, 1 cores"]}
+        record.metrics |= {"comm_ms": 5.0 * record.lane * (1 + record.repeat / 100)}
+    first, second = machine_speeds(make_table(found).rows)
+    assert (first.hosts, second.hosts) == ("host-1 + host-3", "host-2 + host-4")
+    assert second.communication is not None
+    assert second.communication.centre == pytest.approx(2.0, rel=0.02)
+    assert all(machine.communication is None for machine in machine_speeds(make_table(on_lanes()).rows))
