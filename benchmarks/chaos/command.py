@@ -24,16 +24,18 @@ class Sweep:
     stall_timeout_s: float = 600.0
     checkpoints: bool = False
     epochs: int = 5
+    sizes: tuple[int, ...] = (1, 2)
+    """Its world sizes."""
 
     @property
     def runs(self) -> int:
         """How many."""
-        return 4 * self.repeats
+        return 2 * len(self.sizes) * self.repeats
 
     @property
     def keys(self) -> set[tuple[int, int, int]]:
         """Batch, world size and repeat of each run."""
-        return {(batch, size, repeat) for batch in (8, 16) for size in (1, 2) for repeat in range(self.repeats)}
+        return {(batch, size, repeat) for batch in (8, 16) for size in self.sizes for repeat in range(self.repeats)}
 
     @property
     def flags(self) -> list[str]:

@@ -36,6 +36,8 @@ class Place:
     """How often a scenario is here, compared with others."""
     run_costs = 1
     """How many runs of the plain place a run takes as long as."""
+    sizes: tuple[int, ...] = (1, 2)
+    """World sizes of the runs here."""
 
     def __init__(self, folder: Path, sweep: Sweep) -> None:
         self.folder, self.sweep = folder, sweep
@@ -281,6 +283,8 @@ class Machines(Place):
 
 class Lanes(Machines):
     """Two machines with a cluster, each a lane."""
+
+    sizes = (1,)
 
     @property
     def flags(self) -> list[str]:

@@ -65,8 +65,10 @@ def make_scenario(seed: int, size: Size, *, place: str = "", kinds: Sequence[str
     names = [name for name in PLACES if not kinds or any(KINDS[kind].is_possible_at(PLACES[name]) for kind in kinds)]
     place = place or chance.choices(names, weights=[PLACES[name].weight for name in names])[0]
     runs = max(4, size.runs // PLACES[place].run_costs)
+    sizes = PLACES[place].sizes
     sweep = Sweep(
-        repeats=runs // 4,
+        sizes=sizes,
+        repeats=runs // (2 * len(sizes)),
         stall_timeout_s=chance.choice((10.0, 600.0)),
         checkpoints=chance.random() < 0.5 and place != "store",
     )

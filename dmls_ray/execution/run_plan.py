@@ -322,14 +322,15 @@ def _refuse_another_workload(plan: Plan, records: Sequence[RunRecord], location:
 
 def _note_other_runs(records: Sequence[RunRecord], view: View) -> None:
     """Note that the folder has runs of other machines or versions: no comparison pairs them with the runs to come."""
-    versions, git = provenance.describe_versions(), provenance.describe_git()
-    now = provenance.hardware_key(provenance.machine_facts()), provenance.software_facts(versions, git)
+    software = provenance.software_facts(provenance.describe_versions(), provenance.describe_git())
+    here = provenance.hardware_key(provenance.machine_facts())
     measured = [record for record in records if record.outcome is not Outcome.SKIPPED]
-    made_with = [
-        (provenance.hardware_key(record.machine), provenance.software_facts(record.versions, record.git))
-        for record in measured
-    ]
-    others = len(made_with) - made_with.count(now)
+    # Other machines of such a session are lanes of the same cluster.
+    of_here = {record.session for record in measured if provenance.hardware_key(record.machine) == here}
+    others = 0
+    for record in measured:
+        has_same_software = provenance.software_facts(record.versions, record.git) == software
+        others += record.session not in of_here or not has_same_software
     if others:
         view.note(
             f"This folder holds {count_noun(others, 'run')} of another machine or of other versions, which are not "

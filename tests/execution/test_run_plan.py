@@ -132,6 +132,25 @@ def test_runs_of_other_versions_are_named_before_the_sweep_starts(
     assert not any("other versions" in note for note in call(finished, grid)[1])
 
 
+def test_machines_that_measured_together_with_this_one_are_named_as_no_others(
+    finished: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Executor, "run", lambda *_: None)
+    records = load(finished).records
+    record = records[0]
+    monkeypatch.setattr(provenance, "machine_facts", lambda: record.machine)
+    monkeypatch.setattr(provenance, "describe_versions", lambda: record.versions)
+    monkeypatch.setattr(provenance, "describe_git", lambda: record.git)
+    file = finished / "runs.jsonl"
+    of_lanes = [item.replace(machine={**item.machine, "host": f"host-{n % 2}"}) for n, item in enumerate(records)]
+    assert len({item.session for item in of_lanes}) == 1
+    file.write_bytes(b"".join(item.to_json() + b"\n" for item in of_lanes))
+    grid = make_plan({**GRID, "batch_per_rank": [16, 32, 64]})
+    assert any("6 runs of another machine" in note for note in call(finished, grid)[1])
+    monkeypatch.setattr(provenance, "machine_facts", lambda: of_lanes[1].machine)
+    assert not any("another machine" in note for note in call(finished, grid)[1])
+
+
 def test_a_session_names_the_trials_that_were_asked_for(finished: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Executor, "_set_aside", raising(KeyboardInterrupt()))
     plan = make_plan(OTHER)
