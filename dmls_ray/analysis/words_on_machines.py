@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dmls_ray.analysis.stats.formatting import RATIO, format_interval
+from dmls_ray.analysis.stats.formatting import ratio_text
 from dmls_ray.analysis.stats.intervals import is_below
 from dmls_ray.analysis.trials.held_clocks import describe_held_clocks
 from dmls_ray.analysis.trials.machine_speeds import machine_speeds
@@ -41,7 +41,7 @@ def lane_notes(trials: Sequence[Trial]) -> list[str]:
         "are compared within blocks, so a slower machine changes no comparison; --by machines shows each."
     )
     slow = [machine for machine in machines if is_below(machine.against_others, 1)]
-    names = [f"{machine.host} ({format_interval(machine.against_others, RATIO, null=1.0)}x)" for machine in slow]
+    names = [f"{machine.host} ({ratio_text(machine.against_others, x='end')})" for machine in slow]
     if names:
         notes.append(f"Slower than the other machines beyond chance: {join_names(names)}.")
     return notes

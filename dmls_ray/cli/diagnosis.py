@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dmls_ray.analysis.findings.effects import Effect
 from dmls_ray.analysis.findings.question import SweepQuestion
 from dmls_ray.analysis.results import Results
-from dmls_ray.analysis.stats.formatting import RATIO, format_interval
+from dmls_ray.analysis.stats.formatting import ratio_text
 from dmls_ray.analysis.stats.intervals import Interval, deviation_factors, exponential, is_below
 from dmls_ray.analysis.summary import SweepSummary
 from dmls_ray.analysis.table.build import make_table
@@ -52,8 +52,7 @@ def show_diagnosis(results: Results, plan: Plan, request: Request, console: Prog
     for line in machine_lines(results.records[-1], cpu, states, peer_links(gpus)):
         say(console, line)
     for machine in machine_speeds(summary.table.rows):
-        ratio = format_interval(machine.against_others, RATIO, null=1.0)
-        blocks = count_noun(machine.blocks, "block")
+        ratio, blocks = ratio_text(machine.against_others), count_noun(machine.blocks, "block")
         say(console, f"{machine.host}: {ratio} of the speed of the others, {blocks}; {machine.kind}")
     for text in (*disturbance_notes(summary.table.rows), *warnings_of(cpu, states)):
         say(console, f"Warning: {text}")
@@ -93,8 +92,7 @@ def noise_text(effect: Effect, as_given: Effect) -> Iterator[str]:
         size = contrast.half_width_after(repeats, POWER)
         low, high = (size * factor for factor in deviation_factors(contrast.n))
         ratio = Interval(*map(exponential, (size, low, high)))
-        number, ends = format_interval(ratio, RATIO, null=1).split(" ", 1)
-        yield f"{repeats:4} repeats  {number}x {ends}"
+        yield f"{repeats:4} repeats  {ratio_text(ratio, x='number')}"
 
 
 def machine_lines(
