@@ -144,7 +144,7 @@ class Watch:
 
 
 def _name(process: psutil.Process) -> str:
-    """What a process does, as Ray names it: `ray::TrainController`, `gcs_server`, `dashboard.py`."""
+    """What a process does, as Ray names it: `ray::TrainController`, `gcs_server`."""
     words = process.cmdline()
     if not words:
         return process.name()
@@ -250,9 +250,7 @@ def main() -> None:
     parser.add_argument("--pairs", type=int, default=6)
     parser.add_argument("--cases", nargs="+", choices=list(CASES), default=list(CASES))
     parser.add_argument("--base", type=Path, metavar="FOLDER", help="another checkout to compare with")
-    parser.add_argument(
-        "--timeline", action="store_true", help="print the processes of the last sweep"
-    )
+    parser.add_argument("--timeline", action="store_true", help="print the processes of the last sweep")
     args = parser.parse_args()
     projects = [args.base.resolve(), PROJECT] if args.base else [PROJECT]
     rows = []

@@ -141,6 +141,12 @@ def test_no_code_outside_workloads_names_a_workload() -> None:
     assert not found
 
 
+def test_ratios_are_written_by_ratio_text_alone() -> None:
+    allowed = {"dmls_ray.analysis.stats.formatting", "dmls_ray.analysis.metrics"}
+    naming = {name for name, path in MODULES.items() if re.search(r"\bRATIO\b", path.read_text())}
+    assert naming == allowed
+
+
 def test_a_module_above_350_lines_says_why_in_its_first_lines() -> None:
     for path in MODULES.values():
         text = path.read_text()

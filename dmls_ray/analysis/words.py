@@ -9,7 +9,7 @@ from dmls_ray.analysis.findings.answer import MOST_ROWS, Answer, Missing
 from dmls_ray.analysis.findings.effects import Comparison, Effect
 from dmls_ray.analysis.findings.question import Decision
 from dmls_ray.analysis.findings.slowdown import Slowdown
-from dmls_ray.analysis.stats.formatting import GENERIC, POINTS, RATIO, format_interval, format_value, with_sign
+from dmls_ray.analysis.stats.formatting import GENERIC, POINTS, format_interval, format_value, ratio_text, with_sign
 from dmls_ray.analysis.stats.intervals import Interval
 from dmls_ray.analysis.stats.looks import FIRST_LOOK
 from dmls_ray.analysis.trials.axis import Pair
@@ -52,12 +52,6 @@ EFFECTS: Mapping[str, str] = {
     "level": "{amount}",
 }
 """Kind of a measure, or the metric of one -> an effect that is beyond chance."""
-_AMOUNTS = {
-    "points": (POINTS, " percentage points", 100.0),
-    "difference": (with_sign(GENERIC), "", 1.0),
-    "level": (GENERIC, "", 1.0),
-}
-"""Kind of a measure -> how its values are written, their unit, and how many units one is; else as ratios."""
 VERDICTS: Mapping[str, str] = {
     "equal": "equal {noun}",
     "close": "no difference in {noun} beyond chance",
@@ -179,13 +173,15 @@ def effect_text(effect: Effect) -> str:
 
 def amount_text(effect: Effect, *, interval: bool = True) -> str:
     """The number of an effect: `2.83x [2.26, 3.54]`, `-9.9 points [-15.9, -4.0]`."""
-    form, unit, factor = _AMOUNTS.get(effect.measure.kind, (RATIO, "x", 1.0))
-    centre, low, high = effect.contrast.centre * factor, effect.contrast.low, effect.contrast.high
-    if low is not None and high is not None:
-        low, high = low * factor, high * factor
+    value, kind = effect.contrast, effect.measure.kind
+    if effect.measure.is_ratio:
+        return ratio_text(value, x=True, interval=interval)
     write = format_interval if interval else format_value
-    number, bracket, rest = write(Interval(centre, low, high), form, null=effect.measure.null).partition(" [")
-    return f"{number}{unit}{bracket}{rest}"
+    if kind != "points":
+        return write(value, GENERIC if kind == "level" else with_sign(GENERIC), null=0.0)
+    low, high = (end and 100 * end for end in (value.low, value.high))
+    number, bracket, ends = write(Interval(100 * value.centre, low, high), POINTS, null=0.0).partition(" [")
+    return f"{number} percentage points{bracket}{ends}"
 
 
 def effect_cell(effect: Effect) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dmls_ray.analysis.stats.formatting import RATIO, format_interval
+from dmls_ray.analysis.stats.formatting import ratio_text
 from dmls_ray.analysis.stats.intervals import is_below
 from dmls_ray.analysis.trials.held_clocks import describe_held_clocks
 from dmls_ray.analysis.trials.machine_speeds import effects_that_differ, machine_speeds
@@ -41,7 +41,7 @@ def lane_notes(trials: Sequence[Trial]) -> list[str]:
         "are compared within blocks, so a slower machine changes no comparison; --by machines shows each."
     )
     slow = [machine for machine in machines if is_below(machine.against_others, 1)]
-    names = [f"{machine.hosts} ({format_interval(machine.against_others, RATIO, null=1.0)}x)" for machine in slow]
+    names = [f"{machine.hosts} ({ratio_text(machine.against_others, x=True)})" for machine in slow]
     if names:
         notes.append(f"Slower than the other machines beyond chance: {join_names(names)}.")
     if len(kinds) > 1:
@@ -57,7 +57,8 @@ def _differences_of_kinds(trials: Sequence[Trial]) -> str:
     base, *others = trials
     texts = []
     for trial in others:
-        of_kinds = [f"{ratio:.3g}x on {kind}" for kind, ratio in differing.get(trial.trial_id, {}).items()]
+        ratios = differing.get(trial.trial_id, {})
+        of_kinds = [f"{ratio_text(ratio, x=True)} on {kind}" for kind, ratio in ratios.items()]
         if of_kinds:
             texts.append(f"{describe_configuration(trial.factors)} ({join_names(of_kinds)})")
     speed = f"The speed against {describe_configuration(base.factors)}"

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dmls_ray.analysis.findings.effects import Effect
 from dmls_ray.analysis.findings.question import SweepQuestion
 from dmls_ray.analysis.results import Results
-from dmls_ray.analysis.stats.formatting import RATIO, format_interval
+from dmls_ray.analysis.stats.formatting import ratio_text
 from dmls_ray.analysis.stats.intervals import Interval, deviation_factors, exponential
 from dmls_ray.analysis.summary import SweepSummary
 from dmls_ray.analysis.trials.machine_speeds import machine_speeds
@@ -49,11 +49,9 @@ def show_diagnosis(results: Results, plan: Plan, request: Request, console: Prog
     for line in machine_lines(results.records[-1], cpu, states, peer_links(gpus)):
         say(console, line)
     for machine in machine_speeds(summary.table.rows):
-        ratio = format_interval(machine.against_others, RATIO, null=1.0)
-        parts = [f"{ratio} of the speed of the others"]
+        parts = [f"{ratio_text(machine.against_others)} of the speed of the others"]
         if machine.communication is not None:
-            times = format_interval(machine.communication, RATIO, null=1.0)
-            parts.append(f"{times} of their time for communication")
+            parts.append(f"{ratio_text(machine.communication)} of their time for communication")
         parts.append(count_noun(machine.blocks, "block"))
         say(console, f"{machine.hosts}: {', '.join(parts)}; {machine.kind}")
     for text in (*disturbance_notes(summary.table.rows), *warnings_of(cpu, states)):
@@ -88,8 +86,7 @@ def noise_text(effect: Effect, as_given: Effect) -> Iterator[str]:
         size = contrast.half_width_after(repeats, POWER)
         low, high = (size * factor for factor in deviation_factors(contrast.n))
         ratio = Interval(*map(exponential, (size, low, high)))
-        number, ends = format_interval(ratio, RATIO, null=1).split(" ", 1)
-        yield f"{repeats:4} repeats  {number}x {ends}"
+        yield f"{repeats:4} repeats  {ratio_text(ratio, x=True)}"
 
 
 def machine_lines(

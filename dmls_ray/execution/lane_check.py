@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from dmls_ray.analysis.stats.block_model import BlockModel, Contrast
-from dmls_ray.analysis.stats.formatting import RATIO, format_interval
+from dmls_ray.analysis.stats.formatting import ratio_text
 from dmls_ray.analysis.stats.intervals import Interval
 from dmls_ray.analysis.stats.looks import FIRST_LOOK, Looks, next_look
 from dmls_ray.cluster.messages import Job
@@ -59,7 +59,7 @@ def describe_lanes(beside: Interval | None, lanes: int) -> str:
         lanes: how many lanes a machine has.
     """
     others = f"{lanes - 1} other lane{'s' if lanes > 2 else ''}"
-    ratio = format_interval(beside, RATIO, null=1.0) or "an unknown share"
+    ratio = ratio_text(beside) or "an unknown share"
     return f"a run beside {others} on its machine has {ratio} of its speed alone"
 
 

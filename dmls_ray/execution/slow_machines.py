@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from dmls_ray.analysis.stats.formatting import RATIO, format_interval
+from dmls_ray.analysis.stats.formatting import ratio_text
 from dmls_ray.analysis.stats.intervals import is_below
 from dmls_ray.analysis.trials.machine_speeds import MachineSpeed
 from dmls_ray.cluster.resources import Resources
@@ -43,7 +43,6 @@ def leave_out_slower(resources: Resources, share: float, notify: Callable[[str],
     for machine in known:
         speed = speeds[machine.name]
         if is_below(speed, 1 - share):
-            ratio = format_interval(speed, RATIO, null=1.0)
-            notify(f"{machine.name} is left out: doctor found {ratio} of the speed of the others.")
+            notify(f"{machine.name} is left out: doctor found {ratio_text(speed)} of the speed of the others.")
             slower.add(machine.node_id)
     return slower

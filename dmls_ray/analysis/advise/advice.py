@@ -14,7 +14,7 @@ from dmls_ray.analysis.findings.effects import Effect, estimate_of
 from dmls_ray.analysis.json_objects import Advise, RankedObject, effect_object
 from dmls_ray.analysis.metrics import is_exact, label_of
 from dmls_ray.analysis.results import factor_cells, field_names
-from dmls_ray.analysis.stats.formatting import RATIO, format_interval, with_sign
+from dmls_ray.analysis.stats.formatting import change_text
 from dmls_ray.analysis.stats.intervals import MIN_REPEATS, Estimate
 from dmls_ray.analysis.trials.trial import Trial, describe_configuration
 from dmls_ray.analysis.words import amount_text, join_names
@@ -150,8 +150,7 @@ class Advice:
         objective = self.objective
         columns = [*costs_of(objective.table), "test_accuracy"]
         others = [name for name in columns if objective.table.has(name) and name != objective.metric]
-        measure = objective.measure
-        form = RATIO if measure.is_ratio else with_sign(objective.form)
+        is_ratio = objective.measure.is_ratio
         rows = []
         for item in self.trials:
             row, value, verdict = item.row, item.text, str(item.verdict)
@@ -161,7 +160,7 @@ class Advice:
             for name in others:
                 cells[label_of(name)] = row.text(name)
             cells |= {
-                "against best [95%]": format_interval(estimate_of(item.against_best), form, null=measure.null),
+                "against best [95%]": change_text(estimate_of(item.against_best), objective.form, is_ratio=is_ratio),
                 "n": str(len(row.counted)),
                 "front": "yes" if row.trial_id in self.front else "",
                 "verdict": verdict,

@@ -14,7 +14,7 @@ from dmls_ray.analysis.json_objects import Compare, PairObject
 from dmls_ray.analysis.metrics import format_of, is_exact, label_of, quantity_of, resolution_of
 from dmls_ray.analysis.results import Results, factor_cells, field_names
 from dmls_ray.analysis.stats import intervals
-from dmls_ray.analysis.stats.formatting import RATIO, format_interval, with_sign
+from dmls_ray.analysis.stats.formatting import change_text, format_interval
 from dmls_ray.analysis.trials.axis import Pair
 from dmls_ray.analysis.trials.common_metrics import common_rate, durations_of
 from dmls_ray.analysis.trials.trial import Trial, describe_configuration
@@ -197,9 +197,7 @@ class SweepComparison:
         return pd.DataFrame(rows, columns=field_names(rows), dtype=object)
 
     def _describe(self, effect: Effect | None) -> str:
-        measure = self.basis.measure
-        form = RATIO if measure.is_ratio else with_sign(format_of(self.metric))
-        return format_interval(estimate_of(effect), form, null=measure.null)
+        return change_text(estimate_of(effect), format_of(self.metric), is_ratio=self.basis.measure.is_ratio)
 
 
 def compare_sweeps(a: Results, b: Results, *, measure: str | None = None) -> SweepComparison:

@@ -41,14 +41,11 @@ class NumberFormat:
         """Return the number with exactly `decimals` decimals; negative for whole tens and hundreds."""
         if not math.isfinite(value):
             return str(value)
+        sign = "+" if self.signed else ""
         if decimals > _MOST_DECIMALS and value:
             digits = decimals + math.floor(math.log10(abs(value)))
-            text = f"{value:.{max(digits, 0)}e}"
-        else:
-            text = f"{round(value, decimals) + 0.0:,.{max(decimals, 0)}f}"  # no -0
-        if self.signed and not text.startswith("-"):
-            return f"+{text}"
-        return text
+            return f"{value:{sign}.{max(digits, 0)}e}"
+        return f"{round(value, decimals) + 0.0:{sign},.{max(decimals, 0)}f}"  # no -0
 
 
 def format_interval(value: Interval | None, form: NumberFormat, *, null: float | None = None) -> str:
@@ -78,10 +75,9 @@ def format_interval(value: Interval | None, form: NumberFormat, *, null: float |
 def _far_interval(value: Interval, form: NumberFormat, null: float | None) -> str:
     """A value with an interval whose upper end is far from it."""
     low = value.ends[0]
+    low_text = format_value(Interval(low, low, low), form, null=null)
     if low < value.centre / _FAR and (null is None or low <= null):
         low_text = f"<{_first_digit(value.centre / _FAR, up=True):,.10g}"
-    else:
-        low_text = format_value(Interval(low, low, low), form, null=null)
     bound, high = _first_digit(_FAR * value.centre), value.ends[1]
     high_text = f">{bound:,.10g}"
     if null is not None and bound < null:
@@ -114,6 +110,28 @@ def format_value(value: Interval | None, form: NumberFormat, *, null: float | No
     if null is not None and (is_above(value, null) or is_below(value, null)):
         decimals, (centre,) = _apart_from(null, (centre,), decimals)
     return form.exactly(centre, decimals)
+
+
+def ratio_text(value: Interval | None, *, x: bool = False, interval: bool = True) -> str:
+    """Return a ratio of trials, machines or lanes, as all tables, answers and commands write it: `2.83 [2.26, 3.54]`.
+
+    Args:
+        value: the ratio; the text is empty without one.
+        x: whether the number has its `x`, as in sentences: `2.83x [2.26, 3.54]`; tables have none.
+        interval: whether the interval is written.
+    """
+    if value is None:
+        return ""
+    write = format_interval if interval else format_value
+    number, bracket, ends = write(value, RATIO, null=1.0).partition(" [")
+    return f"{number}x{bracket}{ends}" if x else f"{number}{bracket}{ends}"
+
+
+def change_text(value: Interval | None, form: NumberFormat, *, is_ratio: bool) -> str:
+    """Return a change with its interval: a ratio, or a difference with its sign, in the format of what changes."""
+    if is_ratio:
+        return ratio_text(value)
+    return format_interval(value, with_sign(form), null=0.0)
 
 
 def _supported(value: Interval, form: NumberFormat, numbers: Sequence[float]) -> int:

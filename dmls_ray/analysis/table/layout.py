@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import pandas as pd
 
 from dmls_ray.analysis.metrics import label_of
-from dmls_ray.analysis.stats.formatting import RATIO, format_interval
+from dmls_ray.analysis.stats.formatting import ratio_text
 from dmls_ray.analysis.table.model import Table, factor, measure_columns
 from dmls_ray.analysis.trials.machine_speeds import machine_speeds
 from dmls_ray.analysis.trials.trial import Trial
@@ -63,7 +63,7 @@ def _frame_of_machines(table: Table) -> pd.DataFrame:
     rows = []
     for machine in machine_speeds(table.rows):
         row = {"machine": machine.hosts, "lane": str(machine.lane), "kind": machine.kind, "blocks": str(machine.blocks)}
-        rows.append(row | {"speed vs others [95%]": format_interval(machine.against_others, RATIO, null=1.0)})
+        rows.append(row | {"speed vs others [95%]": ratio_text(machine.against_others)})
     return pd.DataFrame(rows)
 
 

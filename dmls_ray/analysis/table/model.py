@@ -16,7 +16,7 @@ import pandas as pd
 
 from dmls_ray.analysis.findings.sweep_trials import SweepTrials
 from dmls_ray.analysis.metrics import is_exact, label_of, metric_of, table_metrics
-from dmls_ray.analysis.stats.formatting import INTEGER, RATIO, SECONDS, format_interval
+from dmls_ray.analysis.stats.formatting import INTEGER, SECONDS, ratio_text
 from dmls_ray.analysis.stats.intervals import MIN_REPEATS, Estimate, Interval
 from dmls_ray.analysis.stats.learning import TimeToTarget, steps_to_target, time_to_target
 from dmls_ray.analysis.trials.common_metrics import common_rate, durations_of
@@ -342,7 +342,7 @@ def _counted_text(row: Trial) -> str:
 
 
 def _speed_up_text(row: Trial) -> str:
-    return format_interval(row.speed_up, RATIO, null=1) + _of_how_many(row.speed_up, row)
+    return ratio_text(row.speed_up) + _of_how_many(row.speed_up, row)
 
 
 def _efficiency(row: Trial) -> Interval | None:
@@ -368,7 +368,7 @@ def _flag(head: str, is_so: Callable[[Trial], bool]) -> Column:
 
 
 SPEED_UP = Column("speed-up" + INTERVAL, "speed_up", lambda row: row.speed_up, _speed_up_text, ("low", "high"))
-_EFFICIENCY = Column("efficiency", "efficiency", _efficiency, lambda row: format_interval(_efficiency(row), RATIO))
+_EFFICIENCY = Column("efficiency", "efficiency", _efficiency, lambda row: ratio_text(_efficiency(row)))
 _TARGET_STEPS = _target_column("steps to target", "target_steps", lambda row: steps_to_target(row.records))
 _TARGET = _target_column("s to target", "target_s", lambda row: time_to_target(row.records))
 _OVERSUBSCRIBED = _flag("oversubscribed", lambda row: any(record.oversubscribed for record in row.records))

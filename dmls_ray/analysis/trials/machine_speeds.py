@@ -9,7 +9,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from dmls_ray.analysis.stats.intervals import Interval, bonferroni_level, compare_apart, is_above, is_below
+from dmls_ray.analysis.stats.intervals import (
+    Estimate,
+    Interval,
+    bonferroni_level,
+    compare_apart,
+    estimate,
+    is_above,
+    is_below,
+)
 from dmls_ray.analysis.trials.trial import Trial
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.provenance import kind_of_machine
@@ -84,14 +92,14 @@ def _against_others(place: Place, values: Mapping[Place, Mapping[int, Sequence[f
     return compare_apart(own, others, level=bonferroni_level(len(values)))
 
 
-def effects_that_differ(trials: Sequence[Trial]) -> dict[str, dict[str, float]]:
+def effects_that_differ(trials: Sequence[Trial]) -> dict[str, dict[str, Estimate]]:
     """The trials whose speed against the first trial differs between kinds of machine beyond chance.
 
     Both speeds of a ratio come from one block. The ratios of two kinds are independent (Welch's interval), and the
     intervals of all trials and pairs of kinds hold together.
 
     Returns:
-        trial_id -> kind -> mean ratio there.
+        trial_id -> kind -> the ratio there, with an interval for itself.
     """
     found: dict[str, dict[str, list[float]]] = {}
     base, *others = trials
@@ -108,7 +116,7 @@ def effects_that_differ(trials: Sequence[Trial]) -> dict[str, dict[str, float]]:
     for name, one, other in pairs:
         ratio = compare_apart(found[name][one], found[name][other], level=level)
         if is_above(ratio, 1) or is_below(ratio, 1):
-            differing[name] = {kind: math.exp(fmean(map(math.log, values))) for kind, values in found[name].items()}
+            differing[name] = {kind: estimate(values, "ratio") for kind, values in found[name].items()}
     return differing
 
 

@@ -13,8 +13,10 @@ from dmls_ray.analysis.stats.formatting import (
     RATIO,
     SECONDS,
     NumberFormat,
+    change_text,
     format_interval,
     format_value,
+    ratio_text,
     with_sign,
 )
 from dmls_ray.analysis.stats.intervals import Interval
@@ -110,3 +112,19 @@ def test_nothing_is_not_negative_and_a_sign_stands_before_what_is_more() -> None
     assert with_sign(ACCURACY)(0.0301) == "+0.030"
     assert with_sign(ACCURACY)(-0.0301) == "-0.030"
     assert format_interval(Interval(4.8e-7, 4.7e-7, 4.9e-7), with_sign(GENERIC)) == "+4.80e-07 [+4.70e-07, +4.90e-07]"
+
+
+def test_a_ratio_is_written_alone_or_with_an_x_after_the_number() -> None:
+    ratio = Interval(2.83, 2.26, 3.54)
+    assert ratio_text(ratio) == "2.83 [2.26, 3.54]"
+    assert ratio_text(ratio, x=True) == "2.83x [2.26, 3.54]"
+    assert ratio_text(ratio, x=True, interval=False) == "2.83x"
+    assert ratio_text(Interval(2.83, None, None), x=True) == "2.83x"
+    assert ratio_text(Interval(1.0022, 1.0019, 1.0025), x=True) == "1.002x [1.002, 1.002]"
+    assert ratio_text(None, x=True) == ratio_text(None) == ""
+
+
+def test_a_change_is_a_ratio_or_a_difference_with_its_sign() -> None:
+    assert change_text(Interval(1.5, 1.4, 1.6), ACCURACY, is_ratio=True) == "1.50 [1.40, 1.60]"
+    assert change_text(Interval(0.0004, 0.0001, 0.0007), ACCURACY, is_ratio=False) == "+0.0004 [+0.0001, +0.0007]"
+    assert change_text(None, ACCURACY, is_ratio=False) == ""
