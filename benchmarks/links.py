@@ -20,7 +20,7 @@ sys.path.insert(0, str(PROJECT))
 
 from dmls_ray import load  # noqa: E402
 from dmls_ray.analysis.export.text_tables import markdown  # noqa: E402
-from dmls_ray.analysis.table.layouts import render  # noqa: E402
+from dmls_ray.analysis.table.named_layouts import render  # noqa: E402
 from tests.multihost.hosts import Host, Network, install_folders  # noqa: E402
 
 RATES = ("unshaped", "1gbit", "100mbit")

@@ -25,8 +25,8 @@ import pandas as pd
 from dmls_ray import load
 from dmls_ray.analysis import json_objects as objects
 from dmls_ray.analysis.summary import AnswerTable, summarize
-from dmls_ray.analysis.table.layouts import render
 from dmls_ray.analysis.table.model import heading_of
+from dmls_ray.analysis.table.named_layouts import render
 from dmls_ray.cli.main import main as dmls_ray_main
 from dmls_ray.cli.sweep_flags import flag_of
 from dmls_ray.config import field_types

@@ -70,7 +70,7 @@ NEVER_LOADED = {
     ("torch", "torchvision", "ray", "vl_convert", "PIL"): (
         "analysis.results", "analysis.stats.intervals", "analysis.table.build", "analysis.findings.question",
         "analysis.summary", "analysis.tensorboard.writer", "analysis.compare.sweeps", "analysis.advise.rank",
-        "analysis.table.layouts", "analysis.figures", "analysis.figures.vega",
+        "analysis.table.named_layouts", "analysis.figures", "analysis.figures.vega",
         "analysis.report.render",
     ),
     ("ray",): (

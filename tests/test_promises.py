@@ -15,8 +15,8 @@ from dmls_ray.analysis.export.files import write_derived_files
 from dmls_ray.analysis.metrics import table_metrics
 from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.table.build import make_table
-from dmls_ray.analysis.table.layouts import shown_columns
 from dmls_ray.analysis.table.model import Table
+from dmls_ray.analysis.table.named_layouts import shown_columns
 from dmls_ray.cli.main import STARTING, main
 from dmls_ray.cli.presets import PRESETS
 from dmls_ray.util.errors import ConfigError

@@ -19,7 +19,7 @@ from dmls_ray.analysis.figures.drawn import drawings, save
 from dmls_ray.analysis.findings.answer import best_first
 from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.summary import SweepSummary, summarize
-from dmls_ray.analysis.table.layouts import shown_columns
+from dmls_ray.analysis.table.named_layouts import shown_columns
 from dmls_ray.analysis.trials.common_metrics import speed_metric
 from dmls_ray.analysis.trials.trial import Trial
 from dmls_ray.util.errors import ConfigError

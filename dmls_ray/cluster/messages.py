@@ -47,8 +47,8 @@ class ExpectedTrainer:
     machine: str = ""
     """Name of its machine; empty if its ranks may be anywhere."""
     is_optional: bool = False
-    """Its machine joined later: the sweep continues without it, and runs that find other ranks do not wait for it until
-    it has served."""
+    """It is of another lane than the first, or its machine joined later: the sweep continues without it, and runs that
+    find other ranks do not wait for it until it has served."""
     lane: int = FIRST_LANE
     """The lane of its ranks."""
 

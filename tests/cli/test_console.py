@@ -10,8 +10,8 @@ from rich.text import Text
 from dmls_ray import load
 from dmls_ray.analysis.summary import summarize
 from dmls_ray.analysis.table.build import make_table
-from dmls_ray.analysis.table.layouts import shown_columns, spare_heads
 from dmls_ray.analysis.table.model import Table
+from dmls_ray.analysis.table.named_layouts import shown_columns, spare_heads
 from dmls_ray.cli.console import Console, print_table
 from tests.analysis.samples import results
 from tests.conftest import PROJECT

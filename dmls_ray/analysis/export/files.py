@@ -12,7 +12,7 @@ from dmls_ray.analysis.figures import charts
 from dmls_ray.analysis.report.render import render_report
 from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.summary import summarize
-from dmls_ray.analysis.table.layouts import shown_columns
+from dmls_ray.analysis.table.named_layouts import shown_columns
 from dmls_ray.storage.runs_file import RUNS
 from dmls_ray.util.errors import StoreError
 from dmls_ray.util.files import atomic_replace

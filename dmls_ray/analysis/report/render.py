@@ -20,8 +20,8 @@ from dmls_ray.analysis.figures.vega import vega_lite
 from dmls_ray.analysis.report.content import build_payload, commands, environments, methodology, run_counts
 from dmls_ray.analysis.stats.intervals import MIN_REPEATS
 from dmls_ray.analysis.summary import SweepSummary
-from dmls_ray.analysis.table.layouts import shown_columns
 from dmls_ray.analysis.table.model import NoteKind, Table
+from dmls_ray.analysis.table.named_layouts import shown_columns
 from dmls_ray.config.sweep_file import SWEEP_FILE
 from dmls_ray.records.codec import encode_json
 from dmls_ray.storage.folder import read_sweep

@@ -17,7 +17,7 @@ from dmls_ray.analysis.json_objects import Table
 from dmls_ray.analysis.results import load
 from dmls_ray.analysis.stats.intervals import MIN_REPEATS
 from dmls_ray.analysis.summary import AnswerTable, SweepSummary, summarize
-from dmls_ray.analysis.table.layouts import ALL, all_layouts, render, shown_columns, spare_heads
+from dmls_ray.analysis.table.named_layouts import ALL, all_layouts, render, shown_columns, spare_heads
 from dmls_ray.analysis.words import join_names
 from dmls_ray.cli.console import (
     EXIT_OK,

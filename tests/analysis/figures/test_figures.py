@@ -14,8 +14,8 @@ from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.stats.intervals import Interval
 from dmls_ray.analysis.summary import summarize
 from dmls_ray.analysis.table.build import make_table
-from dmls_ray.analysis.table.layouts import shown_columns
 from dmls_ray.analysis.table.model import INTERVAL
+from dmls_ray.analysis.table.named_layouts import shown_columns
 from dmls_ray.analysis.trials.trial import Trial
 from dmls_ray.records.outcome import Outcome
 from tests.analysis.samples import own_results, results

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from dmls_ray.analysis.table.build import make_table
-from dmls_ray.analysis.table.layouts import render, shown_columns
+from dmls_ray.analysis.table.named_layouts import render, shown_columns
 from dmls_ray.records.metrics import Metric
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.workloads.registry import registered_metrics

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from dmls_ray.analysis.table.build import make_table
-from dmls_ray.analysis.table.layouts import shown_columns
 from dmls_ray.analysis.table.model import Table
+from dmls_ray.analysis.table.named_layouts import shown_columns
 from tests.analysis.samples import script_results
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.table.build import make_table
-from dmls_ray.analysis.table.layouts import render
+from dmls_ray.analysis.table.named_layouts import render
 from dmls_ray.analysis.trials.machine_speeds import effects_that_differ, machine_speeds
 from tests.analysis.samples import results
 

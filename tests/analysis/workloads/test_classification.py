@@ -10,7 +10,7 @@ from dmls_ray.analysis.findings.question import SweepQuestion, answer_on_axis
 from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.summary import SweepSummary, summarize
 from dmls_ray.analysis.table.build import make_table
-from dmls_ray.analysis.table.layouts import shown_columns
+from dmls_ray.analysis.table.named_layouts import shown_columns
 from dmls_ray.analysis.words import effect_cell
 from dmls_ray.analysis.words_on_pairs import pair_label
 from dmls_ray.config.options import Options, Until

@@ -14,7 +14,7 @@ from dmls_ray.analysis.findings.answer import Answer
 from dmls_ray.analysis.findings.question import answer_on_axis
 from dmls_ray.analysis.results import Results, load
 from dmls_ray.analysis.table.build import make_table
-from dmls_ray.analysis.table.layouts import render
+from dmls_ray.analysis.table.named_layouts import render
 from dmls_ray.analysis.words_on_pairs import pair_label
 from dmls_ray.analysis.workloads.grayscale import chart
 from dmls_ray.execution.planning import make_plan

@@ -6,8 +6,8 @@ import pytest
 
 from dmls_ray.analysis.results import load
 from dmls_ray.analysis.table.build import make_table
-from dmls_ray.analysis.table.layouts import MOST_COLUMNS, all_layouts, render, shown_columns
 from dmls_ray.analysis.table.model import Table
+from dmls_ray.analysis.table.named_layouts import MOST_COLUMNS, all_layouts, render, shown_columns
 from dmls_ray.util.errors import ConfigError
 from tests.analysis.samples import own_results, results, with_memory_kinds
 from tests.conftest import PROJECT
