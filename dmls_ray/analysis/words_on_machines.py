@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dmls_ray.analysis.stats.formatting import ratio_text
 from dmls_ray.analysis.stats.intervals import is_below
 from dmls_ray.analysis.trials.held_clocks import describe_held_clocks
-from dmls_ray.analysis.trials.machine_speeds import effects_that_differ, machine_speeds
+from dmls_ray.analysis.trials.machine_speeds import effects_of_kinds, machine_speeds
 from dmls_ray.analysis.trials.other_work import describe_other_work
 from dmls_ray.analysis.trials.trial import Trial, describe_configuration
 from dmls_ray.analysis.words import join_names
@@ -44,22 +44,22 @@ def lane_notes(trials: Sequence[Trial]) -> list[str]:
     names = [f"{machine.hosts} ({ratio_text(machine.against_others, x=True)})" for machine in slow]
     if names:
         notes.append(f"Slower than the other machines beyond chance: {join_names(names)}.")
-    if len(kinds) > 1:
-        notes.append(_differences_of_kinds(trials))
+    if len(kinds) > 1 and (text := _effects_text(trials)):
+        notes.append(text)
     return notes
 
 
-def _differences_of_kinds(trials: Sequence[Trial]) -> str:
-    """Whether the effect of a setting depends on the kind of machine."""
-    differing = effects_that_differ(trials)
-    if not differing:
-        return "No effect on the speed differs between kinds of machine beyond chance."
+def _effects_text(trials: Sequence[Trial]) -> str:
+    """Whether the effect of a setting depends on the kind of machine; empty where that is not known."""
     base, *others = trials
+    effects = effects_of_kinds(trials)
     texts = []
     for trial in others:
-        ratios = differing.get(trial.trial_id, {})
+        ratios = effects.differing.get(trial.trial_id, {})
         of_kinds = [f"{ratio_text(ratio, x=True)} on {kind}" for kind, ratio in ratios.items()]
         if of_kinds:
             texts.append(f"{describe_configuration(trial.factors)} ({join_names(of_kinds)})")
-    speed = f"The speed against {describe_configuration(base.factors)}"
-    return f"{speed} differs between kinds of machine beyond chance: {join_names(texts)}."
+    speed = f"speed against {describe_configuration(base.factors)}"
+    if texts:
+        return f"The {speed} differs between kinds of machine beyond chance: {join_names(texts)}."
+    return f"No {speed} differs between kinds of machine beyond chance." if effects.compared else ""

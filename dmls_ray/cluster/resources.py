@@ -65,9 +65,9 @@ class Resources:
         """The other machines.
 
         Args:
-            left_out: Ray's ids.
+            left_out: names.
         """
-        return Resources(tuple(machine for machine in self.machines if machine.node_id not in left_out))
+        return Resources(tuple(machine for machine in self.machines if machine.name not in left_out))
 
     @property
     def has_this_machine(self) -> bool:

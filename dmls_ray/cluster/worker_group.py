@@ -49,7 +49,7 @@ class WorkerGroup:
         limits: timeouts, retries and the memory of ranks.
         exclusive: whether runs of a lane go one at a time.
         lanes: how many lanes there may be.
-        left_out: Ray's ids of machines that are not used.
+        left_out: names of machines that are not used, also if they join later.
         notify: takes a message for the user.
     """
 
@@ -75,8 +75,9 @@ class WorkerGroup:
         self._nodes: list[NodeTrainer] = []
         self._places = {machine.name: place for place, machine in enumerate(resources.machines)}
         """Position of each machine in the order in which runs take machines; later machines come last."""
-        self._refused = set(left_out)
-        """Nodes on which no further ranks are started: they cannot serve there, or the user wants none there."""
+        self._left_out = left_out
+        self._refused: set[str] = set()
+        """Nodes on which no further ranks are started, since they cannot serve there."""
 
     def __enter__(self) -> WorkerGroup:
         """Start the broker and the trainers; ranks join as they come up."""
@@ -194,7 +195,7 @@ class WorkerGroup:
         if self._private_cluster:
             return
         self._exclude_refused()
-        self._reconcile(cluster_resources())
+        self._reconcile(cluster_resources().without(self._left_out))
 
     def _end(self, *, cut_short: bool) -> None:
         """End the ranks and their trainers, and wait for it.

@@ -20,7 +20,7 @@ from dmls_ray.execution.jobs import JobFactory, Search, remove_checkpoints, run_
 from dmls_ray.execution.lane_check import are_known_to_differ, effect_of_sharing
 from dmls_ray.execution.next_runs import NextRuns
 from dmls_ray.execution.recorder import Recorder, describe_session
-from dmls_ray.execution.slow_machines import leave_out_slower
+from dmls_ray.execution.slow_machines import slower_machines
 from dmls_ray.execution.supervisor import Heartbeat
 from dmls_ray.execution.turns import Turns, turns_on
 from dmls_ray.execution.view import View
@@ -85,7 +85,7 @@ class Executor:
         self._by_id: dict[str, Run] = {}
         """The runs of the plan; those that are not feasible have a reason."""
         self._left_out: set[str] = set()
-        """Ray's ids of machines that are not used, since they are slower."""
+        """Names of machines that are not used, since they are slower."""
         self._lacking: set[str] = set()
         """Runs that were skipped for lack of machines."""
         self._not_recorded = {""}
@@ -137,7 +137,7 @@ class Executor:
         """Run what is feasible on a cluster that others share, and what is feasible once machines have joined."""
         resources = resources.with_kinds(check_machines(resources))
         if self.options.leave_out_slower:
-            self._left_out = leave_out_slower(resources, self.options.leave_out_slower, self.view.note)
+            self._left_out = slower_machines(resources, self.options.leave_out_slower, self.view.note)
             resources = resources.without(self._left_out)
         runs = self._set_aside(resources)
         while runs:

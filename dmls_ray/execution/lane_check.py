@@ -87,6 +87,8 @@ class LaneCheck(Iterator[str | None]):
         """The runs that were handed out, by run_id."""
         self.speeds: dict[str, dict[int, float]] = {"beside": {}, "alone": {}}
         """Of the runs that are compared: kind -> block -> speed."""
+        self.failure = ""
+        """How a run ended that was not ok; the check then ends with its block."""
         self._measured: dict[str, tuple[str, int]] = {}
         """run_id of a run that is compared -> its kind and block."""
         self._begun: set[str] = set()
@@ -114,8 +116,8 @@ class LaneCheck(Iterator[str | None]):
             second = [self._make(other) for other in others]
             yield from second
             yield from self._wait_for(self._ended, [beside, *first, *second])
-            if any(block not in speeds for speeds in self.speeds.values()):
-                return  # a run failed, as those of the sweep will, whose rows say why
+            if self.failure:
+                return
             if block + 1 == look:
                 if verdict_on_lanes(self.contrast) != "undecided":
                     return
@@ -144,7 +146,9 @@ class LaneCheck(Iterator[str | None]):
         self._begun.add(run_id)  # one that is skipped does not start
         self._end_block(self.jobs[run_id].block)
         speed = self._speed_of(event)
-        if run_id in self._measured and speed is not None:
+        if speed is None:
+            self.failure = self.failure or f"{event.verdict.outcome.value}: {event.verdict.reason}".rstrip(": ")
+        elif run_id in self._measured:
             kind, block = self._measured[run_id]
             self.speeds[kind][block] = speed
 
@@ -184,7 +188,11 @@ def effect_of_sharing(
     beside = known_effect(job, group.lanes)
     if beside is None:
         view.note(f"Checking whether {group.lanes} lanes on one machine slow each other down ...")
-        beside = _measured(group, job, functools.partial(_speed, replace(recorder), run), look)
+        check = _checked(group, job, functools.partial(_speed, replace(recorder), run), look)
+        if check.failure:
+            view.note(f"A run of the check ended with {check.failure}.")
+        else:
+            beside = check.contrast
     text = describe_lanes(beside, group.lanes_of_a_machine)
     if verdict_on_lanes(beside) == "equal" or factory.options.accept_slower:
         view.note(f"{group.lanes} lanes measure at the same time: {text}.")
@@ -198,10 +206,10 @@ def _speed(recorder: Recorder, run: Run, event: RunFinished) -> float | None:
     return speed_of(recorder.finished(run, event))
 
 
-def _measured(
+def _checked(
     group: WorkerGroup, job: Job, speed_of_event: Callable[[RunFinished], float | None], look: Check
-) -> Interval | None:
-    """Measure the ratio of the speed of a run beside other lanes of its machine to that alone, and remember it."""
+) -> LaneCheck:
+    """Run the check, and remember what it has found."""
     from dmls_ray.cluster.tune.run_jobs import run_jobs
     from dmls_ray.cluster.tune.trainables import TuneJobSet
     from dmls_ray.launchers.command import run_command
@@ -210,9 +218,9 @@ def _measured(
     jobs = TuneJobSet(job_of=functools.partial(job_of_check, job), run_ids=check)
     run_jobs(group, jobs, check.listen, launch=run_command, check=look)
     is_complete = verdict_on_lanes(check.contrast) != "undecided" or len(check.speeds["beside"]) == MOST_BLOCKS
-    if check.contrast is not None and is_complete:
+    if check.contrast is not None and is_complete and not check.failure:
         remember(_CHECKS, {_key(job, group.lanes): check.contrast})
-    return check.contrast
+    return check
 
 
 def job_of_check(job: Job, config: dict[str, Any]) -> Job:

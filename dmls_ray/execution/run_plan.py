@@ -325,12 +325,13 @@ def _note_other_runs(records: Sequence[RunRecord], view: View) -> None:
     software = provenance.software_facts(provenance.describe_versions(), provenance.describe_git())
     here = provenance.hardware_key(provenance.machine_facts())
     measured = [record for record in records if record.outcome is not Outcome.SKIPPED]
+    is_here = [provenance.hardware_key(record.machine) == here for record in measured]
     # Other machines of such a session are lanes of the same cluster.
-    of_here = {record.session for record in measured if provenance.hardware_key(record.machine) == here}
+    sessions = {record.session for record, is_so in zip(measured, is_here, strict=True) if is_so and record.session}
     others = 0
-    for record in measured:
+    for record, is_so in zip(measured, is_here, strict=True):
         has_same_software = provenance.software_facts(record.versions, record.git) == software
-        others += record.session not in of_here or not has_same_software
+        others += not (has_same_software and (is_so or record.session in sessions))
     if others:
         view.note(
             f"This folder holds {count_noun(others, 'run')} of another machine or of other versions, which are not "

@@ -92,6 +92,7 @@ def test_a_noisy_machine_is_undecided_after_the_most_blocks_and_runs_that_fail_s
     failing = Machine(2, slowdown=1.0, fails=True)
     failing.run()
     assert failing.check.contrast is None
+    assert failing.check.failure == "error"
     assert {job.block for job in failing.check.jobs.values()} == set(failing.ended)
     assert len(failing.ended) == 4, "a check ends with the first run that fails"
     assert verdict_on_lanes(None) == "undecided"

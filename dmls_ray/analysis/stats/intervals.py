@@ -123,6 +123,7 @@ def compare_apart(
     is_exact: bool = False,
     is_once: bool = False,
     is_ratio: bool = True,
+    is_one_of_many: bool = False,
 ) -> Interval:
     """Compare the means of two trials without common blocks, with Welch's interval.
 
@@ -133,6 +134,8 @@ def compare_apart(
         is_exact: whether the quantity is the same in every repeat.
         is_once: whether the values of a side say no more than one of them.
         is_ratio: whether to take the ratio of the geometric means, rather than the difference of the arithmetic ones.
+        is_one_of_many: whether the level is far above 0.95, where Welch's degrees of freedom are too many for a side of
+            few values; those of the smaller side never are (Mickey and Brown 1966).
     """
     a, b = np.asarray(values, float), np.asarray(base, float)
     shown: Callable[[float], float] = float
@@ -149,6 +152,8 @@ def compare_apart(
         error_a, error_b = a.var(ddof=1) / len(a), b.var(ddof=1) / len(b)
         variance = error_a + error_b
         degrees = variance**2 / (error_a**2 / (len(a) - 1) + error_b**2 / (len(b) - 1))
+        if is_one_of_many:
+            degrees = min(len(a), len(b)) - 1
         half_width = _student(degrees, level) * math.sqrt(variance)
     return Interval(shown(middle), shown(middle - half_width), shown(middle + half_width))
 

@@ -12,6 +12,7 @@ from statistics import fmean
 from dmls_ray.analysis.stats.intervals import (
     Estimate,
     Interval,
+    are_same,
     bonferroni_level,
     compare_apart,
     estimate,
@@ -57,67 +58,77 @@ def machine_speeds(trials: Sequence[Trial]) -> list[MachineSpeed]:
     times = _of_places(trials, lambda trial: trial.by_block("comm_ms"))
     return [
         MachineSpeed(
-            hosts[place], place[0], kinds[place], len(blocks), _against_others(place, speeds),
-            _against_others(place, times) if len(times) == len(speeds) else None,
+            hosts[place], place[0], kinds[place], len(values), _against_others(place, speeds),
+            _against_others(place, times) if times.keys() == speeds.keys() else None,
         )
-        for place, blocks in sorted(speeds.items())
+        for place, values in sorted(speeds.items())
     ]  # fmt: skip
 
 
-def _of_places(
-    trials: Sequence[Trial], by_block: Callable[[Trial], Mapping[int, float]]
-) -> dict[Place, dict[int, list[float]]]:
-    """Lane -> block -> the logarithm of each run's value there, less the mean of its trial over all blocks."""
-    values: dict[Place, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
+def _of_places(trials: Sequence[Trial], by_block: Callable[[Trial], Mapping[int, float]]) -> dict[Place, list[float]]:
+    """Lane -> its blocks: the geometric mean of the values of all trials in each.
+
+    Only of trials that have a value in each block: one that failed on a lane would make that lane another mean.
+    """
+    places: dict[int, Place] = {}
+    found = []
     for trial in trials:
-        places = _places(trial)
-        logs = {block: math.log(value) for block, value in by_block(trial).items() if block in places and value > 0}
-        mean = fmean(logs.values()) if logs else 0.0
-        for block, value in logs.items():
-            values[places[block]][block].append(value - mean)
-    return values
+        values = {block: value for block, value in by_block(trial).items() if value > 0}
+        found.append(values)
+        places |= {block: place for block, place in _places(trial).items() if block in values}
+    complete = [values for values in found if values.keys() == places.keys()]
+    of_places: dict[Place, list[float]] = defaultdict(list)
+    for block, place in places.items():
+        if complete:
+            of_places[place].append(math.exp(fmean(math.log(values[block]) for values in complete)))
+    return of_places
 
 
-def _against_others(place: Place, values: Mapping[Place, Mapping[int, Sequence[float]]]) -> Interval:
-    """The ratio of the values of a lane to those of the others.
+def _against_others(place: Place, values: Mapping[Place, Sequence[float]]) -> Interval:
+    """The ratio of the values of a lane to those of the others, which are independent of them.
 
-    A value is the mean of a block. Those of the lane and of the others are independent (Welch's interval), and the
-    intervals of all lanes hold together.
+    The intervals of all lanes hold together.
     """
-    own = [math.exp(fmean(block)) for block in values[place].values()]
-    others = []
-    for other, blocks in values.items():
-        if other != place:
-            others += [math.exp(fmean(block)) for block in blocks.values()]
-    return compare_apart(own, others, level=bonferroni_level(len(values)))
+    others = itertools.chain(*(blocks for other, blocks in values.items() if other != place))
+    return compare_apart(values[place], [*others], level=bonferroni_level(len(values)), is_one_of_many=True)
 
 
-def effects_that_differ(trials: Sequence[Trial]) -> dict[str, dict[str, Estimate]]:
-    """The trials whose speed against the first trial differs between kinds of machine beyond chance.
+@dataclass(frozen=True)
+class KindEffects:
+    """Whether the speed of trials against the first one differs between kinds of machine."""
 
-    Both speeds of a ratio come from one block. The ratios of two kinds are independent (Welch's interval), and the
-    intervals of all trials and pairs of kinds hold together.
+    compared: bool
+    """Whether there were enough blocks to tell."""
+    differing: Mapping[str, Mapping[str, Estimate]]
+    """trial_id of one whose speed differs beyond chance -> kind -> the ratio there, with an interval for itself."""
 
-    Returns:
-        trial_id -> kind -> the ratio there, with an interval for itself.
+
+def effects_of_kinds(trials: Sequence[Trial]) -> KindEffects:
+    """Compare the effects on the speed between kinds of machine.
+
+    Both speeds of a ratio come from one block. The ratios of two kinds are independent, and the intervals of all trials
+    and pairs of kinds hold together.
     """
-    found: dict[str, dict[str, list[float]]] = {}
     base, *others = trials
+    rates = base.rates()
+    found: dict[str, dict[str, list[float]]] = {}
     for trial in others:
         found[trial.trial_id] = defaultdict(list)
         kinds = {record.repeat: kind_of_machine(record.machine) for record in trial.timed}
-        places, places_of_base, rates = _places(trial), _places(base), base.rates()
+        common = trial.common_blocks(base) & kinds.keys()
         for block, rate in trial.rates().items():
-            if rates.get(block, 0) > 0 and rate > 0 and places.get(block) == places_of_base.get(block):
+            if block in common and rate > 0 and rates.get(block, 0) > 0:
                 found[trial.trial_id][kinds[block]].append(rate / rates[block])
-    pairs = [(name, *pair) for name, ratios in found.items() for pair in itertools.combinations(ratios, 2)]
+    pairs = [(name, *pair) for name, ratios in found.items() for pair in itertools.combinations(ratios.values(), 2)]
     level = bonferroni_level(len(pairs))
+    compared = False
     differing = {}
     for name, one, other in pairs:
-        ratio = compare_apart(found[name][one], found[name][other], level=level)
-        if is_above(ratio, 1) or is_below(ratio, 1):
+        ratio = compare_apart(one, other, level=level, is_one_of_many=True)
+        compared = compared or ratio.low is not None
+        if (is_above(ratio, 1) or is_below(ratio, 1)) and not are_same([*one, *other]):
             differing[name] = {kind: estimate(values, "ratio") for kind, values in found[name].items()}
-    return differing
+    return KindEffects(compared, differing)
 
 
 def _places(trial: Trial) -> dict[int, Place]:

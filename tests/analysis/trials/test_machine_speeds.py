@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import math
+import random
 import re
 from typing import Any
 
 import pytest
 
 from dmls_ray.analysis.results import Results
+from dmls_ray.analysis.stats.intervals import is_above, is_below
 from dmls_ray.analysis.table.build import make_table
 from dmls_ray.analysis.table.named_layouts import render
-from dmls_ray.analysis.trials.machine_speeds import effects_that_differ, machine_speeds
+from dmls_ray.analysis.trials.machine_speeds import _against_others, effects_of_kinds, machine_speeds
 from tests.analysis.samples import results
 
 HOSTS = ("host-1", "host-2", "host-3")
@@ -79,7 +82,7 @@ def of_two_kinds(effect: float) -> Results:
 
 def test_an_effect_that_depends_on_the_kind_of_machine_is_named_and_a_faster_kind_alone_is_none() -> None:
     table = make_table(of_two_kinds(3.0))
-    (ratios,) = effects_that_differ(table.rows).values()
+    (ratios,) = effects_of_kinds(table.rows).differing.values()
     assert [ratio.centre for ratio in ratios.values()] == pytest.approx([2.0, 3.0], rel=0.01)
     notes = " ".join(table.notes)
     assert "2 kinds of machine, over which comparisons are a mean" in notes
@@ -87,8 +90,8 @@ def test_an_effect_that_depends_on_the_kind_of_machine_is_named_and_a_faster_kin
         r"64 \(2\.0\d*x \[[\d., ]+\] on Some CPU, 1 GiB; 3\.0\d*x \[[\d., ]+\] on Some CPU, 2 GiB\)", notes
     )
     same = make_table(of_two_kinds(2.0))
-    assert effects_that_differ(same.rows) == {}
-    assert "No effect on the speed differs between kinds of machine" in " ".join(same.notes)
+    assert effects_of_kinds(same.rows).differing == {}
+    assert "No speed against batch_per_rank=16 differs between kinds of machine" in " ".join(same.notes)
 
 
 def test_a_lane_of_two_machines_has_the_names_of_both_and_its_time_for_communication() -> None:
@@ -101,3 +104,36 @@ def test_a_lane_of_two_machines_has_the_names_of_both_and_its_time_for_communica
     assert second.communication is not None
     assert second.communication.centre == pytest.approx(2.0, rel=0.02)
     assert all(machine.communication is None for machine in machine_speeds(make_table(on_lanes()).rows))
+
+
+def test_a_trial_that_fails_on_one_machine_makes_it_neither_faster_nor_slower() -> None:
+    found = on_lanes()
+    found.records = [
+        record
+        for record in found.records
+        if not (record.machine["host"] == SLOW and record.config["batch_per_rank"] == 64)
+    ]
+    speeds = {machine.hosts: machine.against_others for machine in machine_speeds(make_table(found).rows)}
+    assert speeds[SLOW] is not None
+    assert speeds[SLOW].centre == pytest.approx(0.8, abs=0.01)
+
+
+def test_effects_of_kinds_are_not_compared_across_sessions_nor_from_few_blocks() -> None:
+    found = of_two_kinds(3.0)
+    for record in found.records:
+        record.session = f"session {record.config['batch_per_rank']}"
+    assert not effects_of_kinds(make_table(found).rows).compared
+    few = of_two_kinds(3.0)
+    few.records = [record for record in few.records if record.repeat < 4]
+    assert not effects_of_kinds(make_table(few).rows).compared
+    assert "differs between kinds" not in " ".join(make_table(few).notes)
+
+
+def test_one_of_many_lanes_of_equal_speed_is_rarely_called_slower() -> None:
+    chance = random.Random(3)
+    wrong = 0
+    for _ in range(200):
+        values = {(lane, ""): [math.exp(chance.gauss(0, 0.02)) for _ in range(3)] for lane in range(10)}
+        against = [_against_others(place, values) for place in values]
+        wrong += any(is_above(ratio, 1) or is_below(ratio, 1) for ratio in against)
+    assert wrong <= 10
