@@ -30,7 +30,7 @@ def lane_notes(trials: Sequence[Trial]) -> list[str]:
     """On which machines whole blocks were measured at the same time, and which of these were slower than the others."""
     notes = []
     for text in dict.fromkeys(record.beside for trial in trials for record in trial.records if record.beside):
-        notes.append(f"Lanes shared a machine, and these times are those of a shared machine: {text}.")
+        notes.append(f"Lanes shared a machine: {text}.")
     machines = machine_speeds(trials)
     if not machines or notes:
         return notes

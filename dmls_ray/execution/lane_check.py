@@ -194,7 +194,9 @@ def effect_of_sharing(
         else:
             beside = check.contrast
     text = describe_lanes(beside, group.lanes_of_a_machine)
-    if verdict_on_lanes(beside) == "equal" or factory.options.accept_slower:
+    is_equal = verdict_on_lanes(beside) == "equal"
+    if is_equal or factory.options.accept_slower:
+        text += f", equal within {EQUIVALENT:.0%}" if is_equal else "; these times are those of a shared machine"
         view.note(f"{group.lanes} lanes measure at the same time: {text}.")
         return text
     view.note(f"Runs go one at a time: {text}. --accept-slower uses {group.lanes} lanes, and tables say so.")

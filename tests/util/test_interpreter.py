@@ -13,6 +13,8 @@ from dmls_ray.util.interpreter import stop_on_signals, uninterrupted
 def stopping() -> Iterator[None]:
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     before = {number: signal.getsignal(number) for number in numbers}
+    for number in numbers:
+        signal.signal(number, signal.SIG_DFL)  # nohup, and a shell's background, ignore some
     stop_on_signals()
     yield
     for number, handler in before.items():
