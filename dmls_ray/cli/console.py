@@ -32,8 +32,8 @@ EXIT_SLOWER = 3
 EXIT_UNCLEAR = 4
 """Whether there is a slowdown can be neither said nor ruled out."""
 
-EXIT_CODES = """Exit codes: 0 answered, 1 failed, 2 wrong usage, 3 slower (ab, compare), 4 cannot
-say (ab, compare), 75 Ray was lost, 130 stopped."""
+EXIT_CODES = """Exit codes: 0 answered, 1 failed, 2 wrong usage, 3 slower (ab, compare,
+doctor), 4 cannot say (ab, compare), 75 Ray was lost, 130 stopped."""
 
 _SYNONYMS = {
     "--ranks": ("--world-size",),

@@ -8,6 +8,7 @@ from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.stats.intervals import is_below
 from dmls_ray.analysis.table.build import make_table
 from dmls_ray.analysis.trials.machine_speeds import MachineSpeed, machine_speeds
+from dmls_ray.analysis.words import join_names
 from dmls_ray.cli.call import Call
 from dmls_ray.cli.console import EXIT_OK, EXIT_SLOWER
 from dmls_ray.cli.diagnosis import show_diagnosis
@@ -52,5 +53,11 @@ def doctor(call: Call) -> int:
 
     code = answer(replace(PRESET, description=doctor.__doc__ or ""), call, what, show)
     remember_speeds(machines)
-    is_slower = any(is_below(machine.against_others, 1 - SLOWER) for machine in machines)
-    return EXIT_SLOWER if code == EXIT_OK and is_slower else code
+    slower = [machine.hosts for machine in machines if is_below(machine.against_others, 1 - SLOWER)]
+    if code != EXIT_OK or not slower:
+        return code
+    print(
+        f"Slower than the others by more than {SLOWER:.0%}, beyond chance: {join_names(slower)}. A sweep leaves slower"
+    )
+    print(f"machines out with --leave-out-slower {SLOWER:.0%}.")
+    return EXIT_SLOWER

@@ -201,5 +201,7 @@ def _command() -> list[str]:
 def _code_of_the_user(identity: Identity) -> Path:
     """The file of the first module that is the user's; without one the script, and in a notebook the working folder."""
     files = filter(None, map(file_of_user_module, identity.modules))
-    script = getattr(sys.modules["__main__"], "__file__", None)
-    return next(files, None) or Path(script or os.getcwd())
+    script = Path(getattr(sys.modules["__main__"], "__file__", None) or os.getcwd())
+    if Path(provenance.__file__).parents[1] in script.parents:
+        script = Path.cwd()  # `python -m dmls_ray` is none of the user's
+    return next(files, None) or script

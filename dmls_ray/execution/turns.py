@@ -58,7 +58,7 @@ class Turns(Iterator[str | None]):
         self._ended: dict[int, dict[str, tuple[Run, int]]] = {}
         """Block that is under way -> run_id -> the run and the number of the lane on which it ended."""
         self._asked_at: frozenset[int] | None = None
-        """Blocks that were under way when `following` was last asked, which would say the same again."""
+        """Blocks that were under way when `following` last returned nothing, and would again."""
         self._add(first)
 
     def __next__(self) -> str | None:
@@ -66,8 +66,9 @@ class Turns(Iterator[str | None]):
         run = self._take()
         open_blocks = self._busy
         if run is None and not self._waiting and self._has_free_lane and open_blocks != self._asked_at:
-            self._asked_at = open_blocks
-            self._add(self._following(open_blocks))
+            following = self._following(open_blocks)
+            self._asked_at = None if following else open_blocks
+            self._add(following)
             run = self._take()
         if run is not None:
             self._under_way[run.run_id] = run

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Collection, Sequence
 from itertools import count
 
@@ -56,6 +57,20 @@ def test_one_lane_runs_the_plan_in_its_order() -> None:
     with pytest.raises(StopIteration):
         turns.start()
     assert turns.ended_blocks == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("options", [{}, {"shares_lanes": True}])
+def test_after_each_round_of_blocks_another_may_follow(options: dict[str, bool]) -> None:
+    by_block = [[run for run in PLAN.runs if run.repeat == block] for block in range(4)]
+    turns = Lanes(1, by_block[0], **options)
+    turns.following = by_block[1:]
+    for expected in itertools.chain(*by_block):
+        (run,) = turns.start()
+        assert run == expected
+        turns.end(run)
+    with pytest.raises(StopIteration):
+        turns.start()
+    assert turns.asked == [set()] * 4
 
 
 def test_each_lane_runs_a_block_one_run_at_a_time() -> None:

@@ -87,9 +87,10 @@ LAYOUTS: Mapping[str, Layout] = {
     ),
     "machines": Layout(
         by_machine=True,
-        note="Each row is a machine that measured whole blocks: a value is the mean of a block's speeds, each against "
-        "that of its trial over all blocks.",
-        nothing="All runs were measured on one machine; --by scaling is the table of numbers of machines.",
+        note="Each row is a machine, or machines, that measured whole blocks: its speed against that of all others, by "
+        "the mean of each block.",
+        nothing="No machines measured whole blocks with times, so none is compared; --by scaling is the table of "
+        "numbers of machines.",
     ),
     "scaling": Layout(
         factors=("machines", "ranks_per_machine", "backend"),

@@ -47,6 +47,12 @@ class ScriptPresentation(Presentation):
 
 def _notes_on_files(records: Sequence[RunRecord]) -> list[Note]:
     """Which files runs go on from, which they overwrite, and which they wrote into copies."""
+    if len({record.lane for record in records}) > 1 or any(record.mode == "shared" for record in records):
+        has_written = any(record.facts.get("written") for record in records)
+        text = (
+            "Runs went at the same time, so it is not known which of them wrote a file or read one that another wrote"
+        )
+        return [Note("comparability", f"{text}; --own-folder gives each a folder.")] if has_written else []
     writers: Counter[str] = Counter()
     read_later: set[str] = set()
     in_copies: set[str] = set()
