@@ -29,8 +29,7 @@ from dmls_ray.cluster.scheduler.broker import Broker
 from dmls_ray.config.grid import Run
 from dmls_ray.execution.planning import make_plan
 from dmls_ray.execution.turns import Turns
-from dmls_ray.records.outcome import Outcome
-from dmls_ray.records.run_events import RunFinished
+from tests.cluster.scheduler.ranks import lane_of
 from tests.multihost.hosts import Network, install_folders
 
 PROJECT = Path(__file__).parents[1]
@@ -124,13 +123,7 @@ async def serve(lanes: int, runs: int) -> dict[str, str]:
             run_id=run.run_id, trial_id=run.trial_id, config=run.seeded(), block=run.repeat, train="m:f", device="cpu",
             backend="gloo",
         )  # fmt: skip
-        await broker.submit(job)
-        while True:
-            for event in await broker.events(run.run_id):
-                if isinstance(event, RunFinished):
-                    assert event.verdict.outcome is Outcome.OK, event
-                    await broker.forget(run.run_id)
-                    return run, event.lane
+        return run, await lane_of(broker, job)
 
     turns = Turns(plan.runs, lambda blocks: (), at_once=lambda: lanes, end_block=broker.dispatcher.end_block)
     began, processor = time.perf_counter(), time.process_time()

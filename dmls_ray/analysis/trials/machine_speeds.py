@@ -68,19 +68,19 @@ def machine_speeds(trials: Sequence[Trial]) -> list[MachineSpeed]:
 def _of_places(trials: Sequence[Trial], by_block: Callable[[Trial], Mapping[int, float]]) -> dict[Place, list[float]]:
     """Lane -> its blocks: the geometric mean of the values of all trials in each.
 
-    Only of trials that have a value in each block: one that failed on a lane would make that lane another mean.
+    Only of trials that were measured in the same blocks on the same lanes, as many as possible: one that failed on a
+    lane, or was measured later and elsewhere, would make that lane another mean.
     """
-    places: dict[int, Place] = {}
     found = []
     for trial in trials:
         values = {block: value for block, value in by_block(trial).items() if value > 0}
-        found.append(values)
-        places |= {block: place for block, place in _places(trial).items() if block in values}
-    complete = [values for values in found if values.keys() == places.keys()]
+        places = {block: place for block, place in _places(trial).items() if block in values}
+        found.append((places, values))
+    most, _ = max(found, key=lambda item: len(item[0]), default=({}, {}))
+    complete = [values for places, values in found if places == most]
     of_places: dict[Place, list[float]] = defaultdict(list)
-    for block, place in places.items():
-        if complete:
-            of_places[place].append(math.exp(fmean(math.log(values[block]) for values in complete)))
+    for block, place in most.items():
+        of_places[place].append(math.exp(fmean(math.log(values[block]) for values in complete)))
     return of_places
 
 

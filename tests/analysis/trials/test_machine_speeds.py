@@ -118,6 +118,17 @@ def test_a_trial_that_fails_on_one_machine_makes_it_neither_faster_nor_slower() 
     assert speeds[SLOW].centre == pytest.approx(0.8, abs=0.01)
 
 
+def test_a_trial_that_was_measured_later_on_other_machines_counts_for_none_of_the_first() -> None:
+    found = on_lanes()
+    for record in found.records:
+        if record.config["batch_per_rank"] == 64:
+            host = HOSTS[(record.repeat + 1) % 3]
+            record.machine, record.lane = {**record.machine, "host": host}, 1 + HOSTS.index(host)
+    speeds = {machine.hosts: machine.against_others for machine in machine_speeds(make_table(found).rows)}
+    assert speeds[SLOW] is not None
+    assert speeds[SLOW].centre == pytest.approx(0.8, abs=0.01)
+
+
 def test_effects_of_kinds_are_not_compared_across_sessions_nor_from_few_blocks() -> None:
     found = of_two_kinds(3.0)
     for record in found.records:

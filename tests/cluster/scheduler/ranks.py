@@ -187,3 +187,14 @@ def run_virtually(test: Coroutine[Any, Any, None]) -> None:
         time = SimpleNamespace(monotonic=runner.get_loop().time)
         with patch("dmls_ray.cluster.scheduler.attempt.time", time):
             runner.run(test)
+
+
+async def lane_of(broker: Broker, job: Job) -> int:
+    """Submit a run, wait until it has ended ok, and return the lane on which it did."""
+    await broker.submit(job)
+    while True:
+        for event in await broker.events(job.run_id):
+            if isinstance(event, RunFinished):
+                assert event.verdict.outcome is Outcome.OK, event
+                await broker.forget(job.run_id)
+                return event.lane

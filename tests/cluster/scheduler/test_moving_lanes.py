@@ -14,9 +14,7 @@ from dmls_ray.config.grid import Run
 from dmls_ray.config.options import RunLimits
 from dmls_ray.execution.planning import make_plan
 from dmls_ray.execution.turns import Turns
-from dmls_ray.records.outcome import Outcome
-from dmls_ray.records.run_events import RunFinished
-from tests.cluster.scheduler.ranks import card, job, result, run_virtually
+from tests.cluster.scheduler.ranks import card, job, lane_of, result, run_virtually
 
 PLAN = make_plan({"batch_per_rank": [1, 2, 3]}, repeats=8)
 RUNS = {run.run_id: run for run in PLAN.runs}
@@ -73,13 +71,7 @@ class Machines:
 
 async def measured(broker: Broker, run: Run) -> tuple[Run, int]:
     """A run and the lane on which it ended."""
-    await broker.submit(dataclasses.replace(job(run.run_id), block=run.repeat))
-    while True:
-        for event in await broker.events(run.run_id):
-            if isinstance(event, RunFinished):
-                assert event.verdict.outcome is Outcome.OK, event
-                await broker.forget(run.run_id)
-                return run, event.lane
+    return run, await lane_of(broker, dataclasses.replace(job(run.run_id), block=run.repeat))
 
 
 async def lanes_of_runs(seed: int) -> dict[str, int]:
