@@ -19,8 +19,15 @@ from dmls_ray.workloads.classification.config import TrialConfig
 
 
 def card(index: int, machine: str = "a", trainer: str = "t", group: int = 0) -> RankRegistration:
-    place = {"trainer": trainer, "group": str(group), "index": index, "machine": machine}
-    return RankRegistration(**place, pid=index, device="cpu", store=(machine, 1000 + index))
+    return RankRegistration(
+        trainer=trainer,
+        group=str(group),
+        index=index,
+        machine=machine,
+        pid=index,
+        device="cpu",
+        store=(machine, 1000 + index),
+    )
 
 
 def trainers(**ranks: int) -> dict[str, ExpectedTrainer]:
@@ -37,7 +44,7 @@ def killer(ended: list[int], *, works: bool = True) -> Callable[[RankRegistratio
     return end
 
 
-def job(run_id: str, world_size: int = 1, **place: int) -> Job:
+def job(run_id: str, world_size: int = 1, **place: Any) -> Job:
     config = TrialConfig(batch_per_rank=1, world_size=world_size, **place)
     return Job(
         run_id=run_id, trial_id=run_id.partition("-")[0], train="m:f", config=config, device="cpu", backend="gloo"
@@ -52,12 +59,14 @@ async def group(ranks: int = 1, **options: Any) -> tuple[Broker, list[str]]:
 
 def attempt_of(lease: Lease | Leave | None) -> str:
     """`<run_id>/<attempt>` of a lease, whose id also names the broker."""
+    assert isinstance(lease, Lease)
     return lease.lease_id.partition("/")[2]
 
 
 async def taken_up(broker: Broker, name: str, oom_kills: int | None = 0) -> Lease:
     """A lease that the rank has begun."""
     lease = await broker.next_lease(name)
+    assert isinstance(lease, Lease)
     await broker.begun(name, lease.lease_id, oom_kills)
     return lease
 
@@ -78,7 +87,7 @@ async def soon(awaitable: Awaitable[Any]) -> asyncio.Task[Any]:
 
 
 async def serve(broker: Broker, name: str, log: list[Lease], outcome: str = "ok") -> None:
-    while (lease := await broker.next_lease(name)) is not None:
+    while isinstance(lease := await broker.next_lease(name), Lease):
         log.append(lease)
         await broker.epoch(name, lease.lease_id, epoch(1), 1)
         await broker.finish(name, lease.lease_id, result(lease.rank.rank, outcome))
@@ -108,7 +117,9 @@ async def follow(broker: Broker, run_id: str) -> list[RunEvent]:
 
 
 async def end_of(broker: Broker, run_id: str) -> RunFinished:
-    return (await follow(broker, run_id))[-1]
+    end = (await follow(broker, run_id))[-1]
+    assert isinstance(end, RunFinished)
+    return end
 
 
 async def outcome_of(broker: Broker, run_id: str) -> str:
