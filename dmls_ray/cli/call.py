@@ -6,6 +6,7 @@ This module loads little, since the supervisor needs no more than the words.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -14,7 +15,7 @@ from typing import NoReturn
 
 from dmls_ray.execution.supervisor import CHANNEL, EXIT_LOST, Heartbeat, Supervisor, stopped_text
 from dmls_ray.util.errors import ClusterError, ClusterLostError, InputError, NotKeptError, WorkerGroupError
-from dmls_ray.util.interpreter import stop_on_signals, use_utf8
+from dmls_ray.util.interpreter import exit_now, stop_on_signals, use_utf8
 
 EXIT_TIMEOUT_S = 60.0
 """How long the end of the process may take once the command is over."""
@@ -59,8 +60,12 @@ def start(command: Callable[[Call], int], name: str, arguments: Sequence[str] | 
     words = sys.argv[1:] if arguments is None else arguments
     heartbeat = Heartbeat.of_supervisor() if CHANNEL in os.environ else Heartbeat()
     stop_on_signals()
+    if heartbeat.is_supervised and _starts_ray(words):
+        from dmls_ray.cluster.templates import prepare_templates
+
+        prepare_templates()
     try:
-        sys.exit(_exit_code(command, Call(name, list(words), heartbeat)))
+        code = _exit_code(command, Call(name, list(words), heartbeat))
     except ClusterLostError as error:
         heartbeat.report(ended=True, reason=str(error).partition(". ")[0], within_s=None)
         if not heartbeat.is_supervised:
@@ -72,6 +77,24 @@ def start(command: Callable[[Call], int], name: str, arguments: Sequence[str] | 
     finally:
         with contextlib.suppress(KeyboardInterrupt):  # the supervisor is gone, and this process ends anyway
             heartbeat.report(ended=True, within_s=EXIT_TIMEOUT_S)
+    if heartbeat.is_supervised:
+        exit_now(code)
+    sys.exit(code)
+
+
+def _starts_ray(words: Sequence[str]) -> bool:
+    """Whether a command line is likely to start a cluster here; what it means is known only after imports."""
+    return not {"-h", "--help", "--dry-run"} & set(words) and not _names_cluster(words)
+
+
+def _names_cluster(words: Sequence[str]) -> bool:
+    given = [os.environ.get("RAY_ADDRESS", "")]
+    for word, next_word in itertools.pairwise([*words, ""]):
+        if word == "--address":
+            given.append(next_word)
+        elif word.startswith("--address="):
+            given.append(word.partition("=")[2])
+    return given[-1] not in ("", "local")
 
 
 def is_to_be_supervised(arguments: Sequence[str] | None) -> bool:

@@ -5,9 +5,14 @@ A test checks that each of them still exists. Each function says what happens wi
 
 from __future__ import annotations
 
+import gc
+import importlib
+import json
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from types import SimpleNamespace
 from typing import Any
 
 NODE_DIED_TEXT = "its node has died"
@@ -65,6 +70,129 @@ def loopback_only() -> Iterator[None]:
         yield
     finally:
         ray_constants.ENABLE_RAY_CLUSTER = before
+
+
+@contextmanager
+def bare_cluster(setup_worker: str | None, *, dashboard: bool, logs: bool) -> Iterator[None]:
+    """A cluster that is started meanwhile has no processes that its ranks do not need.
+
+    Those are the autoscaler's monitor and, unless they are asked for, the dashboard and the reader of logs; the agent
+    of the dashboard, without which no node starts, has its smallest form.
+    Without its names: a sweep fails with AttributeError when it starts a cluster, which would start a second later.
+
+    Args:
+        setup_worker: path of the program that starts each worker process; None for Ray's.
+        dashboard: whether it has the dashboard.
+        logs: whether what workers print reaches this process.
+    """
+    from ray._private import parameter, services, utils
+
+    params, start_api_server, error = (
+        parameter.RayParams,
+        services.start_api_server,
+        utils.get_dashboard_dependency_error,
+    )
+
+    def bare(**options: Any) -> Any:
+        return params(**options, no_monitor=True, include_log_monitor=logs, setup_worker_path=setup_worker)
+
+    parameter.RayParams = bare
+    if not dashboard:
+        services.start_api_server = lambda *_, **__: (None, None)
+        utils.get_dashboard_dependency_error = lambda: ImportError("not wanted")
+    try:
+        yield
+    finally:
+        parameter.RayParams, services.start_api_server = params, start_api_server
+        utils.get_dashboard_dependency_error = error
+
+
+def worker_environment() -> dict[str, str]:
+    """What Ray's C++ reads of a worker process when Ray is imported: its job, and the process with which it ends.
+
+    A worker without a job takes any. The process is the raylet's by default, which is not known so early; here it is
+    this one.
+    Without it: worker processes of a template end at once, and no rank joins.
+    """
+    return {"RAY_JOB_ID": "ffffffff", "RAY_RAYLET_PID": str(os.getpid())}
+
+
+def load_workers() -> None:
+    """Import what Ray's worker processes need, in the process of which they will be copies.
+
+    Ray's C++ makes its random numbers from what it has read from the system at the first use. If that is before the
+    copies are made, two workers make the same ids, and Ray ends one of them. What makes an id when it is imported is a
+    class of an actor, so those are made otherwise here.
+
+    Raises:
+        RuntimeError: copies would make the same ids; there is no template then, and each worker imports for itself.
+    """
+    import ray.actor
+
+    actor_class_id = ray.actor.ActorClassID
+    ray.actor.ActorClassID = SimpleNamespace(from_random=lambda: actor_class_id(os.urandom(actor_class_id.size())))
+    for module in (
+        "dmls_ray.cluster.worker",
+        "dmls_ray.cluster.worker_group",
+        "dmls_ray.cluster.tune.run_jobs",
+        "ray.data._internal.cluster_autoscaler.default_autoscaling_coordinator",
+        "ray.train.v2._internal.execution.controller",
+    ):
+        importlib.import_module(module)
+    ray.actor.ActorClassID = actor_class_id
+    gc.freeze()
+    if _id_of_copy() == _id_of_copy():
+        raise RuntimeError("copies of a process that has imported Ray make the same ids")
+
+
+def _id_of_copy() -> bytes:
+    """A random id that a copy of this process makes."""
+    import ray
+
+    reader, writer = os.pipe()
+    if os.fork() == 0:
+        os.write(writer, ray.NodeID.from_random().binary())
+        os._exit(0)
+    os.close(writer)
+    os.wait()
+    with os.fdopen(reader, "rb") as file:
+        return file.read()
+
+
+def be_worker(*arguments: str) -> None:
+    """Be one of Ray's worker processes, in a copy of the process that has called `load_workers`.
+
+    Args:
+        arguments: those of Ray's program that sets up a worker.
+    """
+    import argparse
+    import runpy
+
+    import ray._raylet
+    from ray._private.runtime_env.context import RuntimeEnvContext
+    from ray.core.generated.common_pb2 import Language
+
+    parser = argparse.ArgumentParser(allow_abbrev=False)
+    parser.add_argument("--serialized-runtime-env-context", default="{}")
+    parser.add_argument("--language", default="PYTHON")
+    given, words = parser.parse_known_args(arguments)
+    wanted = RuntimeEnvContext.deserialize(given.serialized_runtime_env_context)
+    plain = RuntimeEnvContext(env_vars=wanted.env_vars)
+    if given.language != "PYTHON" or wanted.serialize() != plain.serialize():
+        wanted.exec_worker(words, Language.Value(given.language))
+    os.environ.update(wanted.env_vars)
+    if mode := os.environ.get("RAY_AUTH_MODE"):
+        # Ray sets it while it starts a cluster, after the template was imported.
+        ray._raylet.Config.initialize(json.dumps({"AUTH_MODE": mode}).encode())
+    sys.argv = words
+    runpy.run_path(words[0], run_name="__main__")
+
+
+def setup_worker_program() -> str:
+    """Path of Ray's program that sets up a worker process."""
+    from ray._private import node, ray_constants
+
+    return os.path.join(os.path.dirname(node.__file__), "workers", ray_constants.SETUP_WORKER_FILENAME)
 
 
 def prestart_autoscaling_coordinator() -> None:

@@ -10,21 +10,25 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
 import psutil
 
+from dmls_ray.cluster import start_worker
 from dmls_ray.cluster.compat import (
+    bare_cluster,
     connect_by_itself,
     loopback_only,
     prestart_autoscaling_coordinator,
     show_cluster_messages,
 )
+from dmls_ray.cluster.environment import set_environment
 from dmls_ray.cluster.head import HeadWatch
 from dmls_ray.cluster.joining import cluster_of_this_machine, join_cluster, keep_token_private, no_answer
 from dmls_ray.cluster.resources import Resources, cluster_resources, usable_gpus
+from dmls_ray.cluster.templates import ClusterTemplates, drop_templates, take_templates
 from dmls_ray.util.cores import usable_cores
 from dmls_ray.util.errors import ClusterError, ClusterLostError
 from dmls_ray.util.files import PREFIX, TemporaryFolder, short_folder
@@ -33,36 +37,6 @@ from dmls_ray.util.text import first_line
 
 NAMESPACE = "dmls_ray"
 """Ray namespace of everything that a sweep names."""
-
-# Ray reads these when it is imported or when its processes start; what the user has set stays.
-_QUIET = {
-    "RAY_USAGE_STATS_ENABLED": "0",
-    # A head that ends while it is asked: gRPC would print a line about it.
-    "GRPC_VERBOSITY": "ERROR",
-    # Our own store is the record of a sweep; Tune's loggers would write each run three times more.
-    "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
-    # Nor do we restore from Tune's own state of a sweep; it would write that of all trials every ten seconds.
-    "TUNE_GLOBAL_CHECKPOINT_S": "86400",
-    # Ctrl-C is ours: Tune would wait for the run under way.
-    "TUNE_DISABLE_SIGINT_HANDLER": "1",
-    "TUNE_WARN_EXCESSIVE_EXPERIMENT_CHECKPOINT_SYNC_THRESHOLD_S": "0",
-    # By default Tune starts the actor of one lane after the other, each in a second.
-    "TUNE_MAX_PENDING_TRIALS_PG": "16",
-    # A run that fails reports no metric, and must not end the search.
-    "TUNE_DISABLE_STRICT_METRIC_CHECKING": "1",
-    # Tune's newer console prints its configuration whatever its verbosity.
-    "RAY_AIR_NEW_OUTPUT": "0",
-    # By default 30: on a busy machine the start of its processes takes longer.
-    "RAY_raylet_start_wait_time_s": "60",
-    "RAY_gcs_server_port_wait_time_s": "60",
-    "RAY_TRAIN_METRICS_ENABLED": "0",
-    # How soon Train sees that a rank died, or that all have ended; by default 2 s.
-    "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "1",
-    "RAY_TRAIN_ENABLE_PREEMPTION_WATCHER": "0",
-    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
-    # By default 15: any other process of the user would take the cores from the ranks whose speed is measured.
-    "RAY_worker_niceness": "0",
-}
 
 
 def cluster_at(address: str | None) -> str | None:
@@ -128,11 +102,7 @@ class RaySession:
     @contextmanager
     def connected(self) -> Iterator[Resources]:
         """Join a cluster, or start one, and yield its resources."""
-        # What Ray reads from the environment is set before the import, or Ray has read some of it.
-        for name, value in _QUIET.items():
-            os.environ.setdefault(name, value)
-        # Whatever the locale is, Ray's processes read and write UTF-8.
-        os.environ["PYTHONUTF8"] = "1"
+        set_environment()
         # The imports take as long as the start of Ray, so they run at the same time.
         loading = threading.Thread(
             target=importlib.import_module, args=("dmls_ray.cluster.tune.run_jobs",), daemon=True
@@ -163,6 +133,7 @@ class RaySession:
             if self._cluster is not None:
                 # An orderly end waits for a process that has died, or was stopped together with the sweep. Where none
                 # has, Ray ends first: it would end this process, too, when it misses the raylet.
+                self._cluster.end_workers()
                 if self._cluster.is_whole:
                     ray.shutdown()
                 end_processes(self._cluster.folder.path)
@@ -175,12 +146,14 @@ class RaySession:
         finally:
             if self._head is not None:
                 self._head.end()
+            if self._cluster is not None:
+                self._cluster.end_workers()
             # Without its head, a connection to a cluster that was joined cannot be ended.
             if not is_users and (self._cluster is not None or not is_lost):
                 ray.shutdown()
                 show_cluster_messages(True)
             if self._cluster is not None:
-                self._cluster.folder.remove()
+                self._cluster.remove()
 
     def _connect(self) -> LocalCluster | None:
         """Join the cluster, or start one here; returns a cluster that was started.
@@ -214,6 +187,7 @@ class RaySession:
             if self._verbose:
                 started.folder.keep()
         else:
+            drop_templates()
             join_cluster(self._joined, **common)
         show_cluster_messages(self._verbose)
         return started
@@ -246,12 +220,24 @@ class LocalCluster:
 
     Args:
         folder: folder of Ray's files of the cluster.
+        templates: those of its worker processes.
     """
 
-    def __init__(self, folder: TemporaryFolder) -> None:
-        self.folder = folder
+    def __init__(self, folder: TemporaryFolder, templates: ClusterTemplates | None) -> None:
+        self.folder, self._templates = folder, templates
         self.parts = {_PARTS[child.name()]: child for child in _children(folder.path) if child.name() in _PARTS}
         """Processes that the cluster cannot do without, by their name for a person."""
+
+    def end_workers(self) -> None:
+        """Let worker processes end, which are in use no more. Ray would wait for each."""
+        if self._templates is not None:
+            self._templates.end()
+
+    def remove(self) -> None:
+        """Remove what is left when Ray has ended."""
+        if self._templates is not None:
+            self._templates.close()
+        self.folder.remove()
 
     @property
     def is_whole(self) -> bool:
@@ -259,10 +245,12 @@ class LocalCluster:
         return all(_runs(part) for part in self.parts.values())
 
 
-def start_cluster(**options: Any) -> LocalCluster:
+def start_cluster(*, include_dashboard: bool = False, log_to_driver: bool = False, **options: Any) -> LocalCluster:
     """Start Ray for this machine alone; nothing outside can reach it.
 
     Args:
+        include_dashboard: whether it has the dashboard.
+        log_to_driver: whether what its processes print is printed here.
         options: further ones of ray.init.
 
     Raises:
@@ -282,8 +270,14 @@ def start_cluster(**options: Any) -> LocalCluster:
         raise ClusterError(
             f"Ray's files cannot be in {parent} ({error.strerror}); name a folder in RAY_TMPDIR."
         ) from error
+    templates = take_templates()
+    program = start_worker.__file__ if templates else None
     try:
-        with loopback_only():
+        with (
+            loopback_only(),
+            bare_cluster(program, dashboard=include_dashboard, logs=log_to_driver),
+            templates.known() if templates else nullcontext(),
+        ):
             ray.init(
                 address="local",
                 num_cpus=usable_cores(),
@@ -292,15 +286,22 @@ def start_cluster(**options: Any) -> LocalCluster:
                 dashboard_host=LOOPBACK,
                 _node_ip_address=LOOPBACK,
                 _temp_dir=str(folder.path),
+                include_dashboard=include_dashboard,
+                log_to_driver=log_to_driver,
                 **options,
             )
-    except (OSError, ValueError) as error:
-        raise ClusterError(f"Ray could not be started on this machine ({first_line(error)}).") from error
-    except Exception as error:  # a bare Exception, where Ray's processes need more than a minute
+    except BaseException as error:
+        if templates is not None:
+            templates.close()
+        if isinstance(error, OSError | ValueError):
+            raise ClusterError(f"Ray could not be started on this machine ({first_line(error)}).") from error
         end_processes(folder.path)
+        if not isinstance(error, Exception):
+            raise
+        # A bare Exception, where Ray's processes need more than a minute.
         reason = first_line(error).rstrip(".")
         raise ClusterLostError(f"Ray could not be started in time, as on a busy machine ({reason})") from error
-    return LocalCluster(folder)
+    return LocalCluster(folder, templates)
 
 
 def end_processes(folder: Path) -> None:

@@ -6,9 +6,11 @@ import math
 import operator
 import os
 import socket
+import sys
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from dmls_ray.cluster.compat import draining_nodes
@@ -183,10 +185,19 @@ _NO_GPU = ("", "-1", "NoDevFiles")
 """Values of CUDA_VISIBLE_DEVICES that leave out all GPUs on purpose."""
 
 
+_DEVICE_FILES = ("nvidia*", "nvhost*", "nvmap", "dxg", "kfd", "dri/render*", "accel*", "hl[0-9]*", "davinci*")
+"""Files of the accelerators that PyTorch knows, below /dev: of NVIDIA, WSL, AMD, Intel, Gaudi and Ascend."""
+
+
+def may_have_accelerator(devices: Path = Path("/dev")) -> bool:
+    """Whether this machine may have an accelerator; PyTorch, which knows it, takes seconds to load."""
+    return sys.platform != "linux" or any(path for pattern in _DEVICE_FILES for path in devices.glob(pattern))
+
+
 def usable_gpus() -> int:
     """GPUs of this machine that ranks of this process can use: those of CUDA that PyTorch finds."""
-    if os.environ.get("CUDA_VISIBLE_DEVICES") in _NO_GPU:
-        return 0  # PyTorch, which says the same, takes two seconds to load
+    if os.environ.get("CUDA_VISIBLE_DEVICES") in _NO_GPU or not may_have_accelerator():
+        return 0
     import torch
 
     return torch.cuda.device_count() if torch.version.cuda else 0
@@ -194,6 +205,8 @@ def usable_gpus() -> int:
 
 def _other_accelerators() -> list[str]:
     """Accelerators that PyTorch can use and ranks cannot; not the GPU of a Mac, which has no collectives for DDP."""
+    if not may_have_accelerator():
+        return []
     import torch
 
     accelerator = torch.accelerator.current_accelerator()

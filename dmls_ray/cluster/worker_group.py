@@ -205,24 +205,26 @@ class WorkerGroup:
 
         Args:
             cut_short: some ranks may be busy, so their trainers are aborted, which also frees what they hold of a
-                cluster that goes on; else all are idle, and leave by themselves.
+                cluster that goes on; else all are idle, and leave by themselves, which Train sees a second later. On a
+                cluster of this sweep alone, trainers are killed in both cases.
         """
-        until = time.monotonic() + (2.0 if cut_short else 10.0)
+        leaves = not cut_short and not self._private_cluster
+        until = time.monotonic() + (10.0 if leaves else 2.0)
         for node in self._nodes:
             node.is_over = True
         with contextlib.suppress(*NO_ANSWER):
             self.broker.call("close", timeout=ANSWER_TIMEOUT_S)
-        aborted: dict[str, Any] = {}
-        while cut_short and any(node.is_running for node in self._nodes) and time.monotonic() < until:
+        ended: dict[str, Any] = {}
+        while not leaves and any(node.is_running for node in self._nodes) and time.monotonic() < until:
             # A controller that was still starting registers a little later.
             known = controllers(self.broker)
-            for trainer in known.keys() - aborted:
-                known[trainer].abort.remote()
-                aborted[trainer] = known[trainer]
-            time.sleep(0.05)
+            for trainer in known.keys() - ended:
+                controller = ended[trainer] = known[trainer]
+                ray.kill(controller) if self._private_cluster else controller.abort.remote()
+            time.sleep(0.02)
         for node in self._nodes:
             node.end(max(0.0, until - time.monotonic()))
-        for controller in aborted.values():
+        for controller in ended.values():
             free_places_of(controller)
         ray.kill(self._actor)
 

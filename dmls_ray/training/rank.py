@@ -164,14 +164,14 @@ def limit_progress(emit: Emit) -> Emit:
     return limited
 
 
-def preload(entrypoint: str) -> None:
+def preload(entrypoint: str = "dmls_ray.training.child_run") -> None:
     """Import what runs with an entry point need.
 
     Imported objects are kept from the garbage collector. Without collections the imports take three quarters of the
     time, and the collection at the start of each run examines only the objects of runs.
 
     Args:
-        entrypoint: `module:function`.
+        entrypoint: `module:function`; by default, what all runs need.
     """
     gc.disable()
     import torch

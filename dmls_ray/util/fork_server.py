@@ -1,6 +1,7 @@
 """`ForkServer`: a process that has imported what runs need, and forks one child process after the other.
 
-A fork takes hundredths of a second where a new interpreter takes seconds to import PyTorch. The server starts no
+A fork takes hundredths of a second where a new interpreter takes seconds to import PyTorch. The server is a copy of a
+template where there is one. It starts no
 thread and uses no GPU, so that its children may. On Linux, whatever a child has started ends with it, and a child
 ends with its server, which ends with its client; elsewhere processes may stay whose parent has ended. If the server
 itself is killed, what its child has started stays.
@@ -8,7 +9,6 @@ itself is killed, what its child has started stays.
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import faulthandler
 import functools
@@ -29,7 +29,8 @@ from typing import Any, NoReturn
 
 import psutil  # noqa: F401 - before the handler of a signal needs it, which may interrupt an import
 
-from dmls_ray.util.interpreter import CHILD_SUBREAPER, DEATH_SIGNAL, kill_descendants, prctl
+from dmls_ray.util.interpreter import CHILD_SUBREAPER, DEATH_SIGNAL, exit_now, kill_descendants, prctl
+from dmls_ray.util.template_request import RUNS, TEMPLATES, request
 
 _FORK, _KILL = b"f", b"k"
 """What the client asks for: a child, with the descriptors of its connection and of its status; the end of the child."""
@@ -47,14 +48,27 @@ class ForkServer:
         self.lock = threading.Lock()
         """Held while the end of a child is noted, after which it cannot be killed."""
         self._socket, theirs = socket.socketpair()
+        with theirs:
+            self._wait_for_end = self._start(theirs.fileno(), prepare, arguments)
+
+    @staticmethod
+    def _start(descriptor: int, prepare: str, arguments: Sequence[str]) -> Callable[[], object]:
+        """Start the server at the other end of its socket; returns a function that waits for its end."""
+        if TEMPLATES in os.environ:
+            # User code learns nothing of templates.
+            environment = {name: value for name, value in os.environ.items() if name != TEMPLATES}
+            serve_here = f"{__name__}:serve", (prepare, arguments)
+            with contextlib.suppress(OSError):  # the template has ended
+                copy = request(RUNS, *serve_here, descriptors=[descriptor], environment=environment)
+                return functools.partial(_wait_for_end, copy)
         program = [
             f"import sys; sys.path[:] = {sys.path!r}",
             f"from {__name__} import serve",
-            f"serve({theirs.fileno()}, {prepare!r}, {arguments!r})",
+            f"serve({descriptor}, {prepare!r}, {arguments!r})",
         ]
-        with theirs:
-            command = [sys.executable, "-c", "; ".join(program)]
-            self._process = subprocess.Popen(command, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL)
+        command = [sys.executable, "-c", "; ".join(program)]
+        process = subprocess.Popen(command, pass_fds=[descriptor], stdin=subprocess.DEVNULL)
+        return process.wait
 
     def wait_until_ready(self) -> None:
         """Wait until the server is prepared, or has failed to be."""
@@ -88,7 +102,7 @@ class ForkServer:
     def close(self) -> None:
         """End the server and its child."""
         self._socket.close()
-        self._process.wait()
+        self._wait_for_end()
 
 
 _STACKS_S = 0.1
@@ -129,6 +143,11 @@ class ForkedProcess:
             self.exit_code = int(written or -signal.SIGKILL)
         self.connection.close()
         return self.exit_code
+
+
+def _wait_for_end(connection: socket.socket) -> None:
+    with connection:
+        connection.recv(1)
 
 
 def serve(descriptor: int, prepare: str, arguments: Sequence[str]) -> None:
@@ -229,9 +248,4 @@ def _run_child(connection: int, server: int) -> NoReturn:
     except BaseException:  # noqa: BLE001 - whatever a child raises ends this process only
         traceback.print_exc()
     finally:
-        # After the exit handlers; threads that go on, and modules, end without notice.
-        with contextlib.suppress(BaseException):
-            atexit._run_exitfuncs()
-            sys.stdout.flush()
-            sys.stderr.flush()
-        os._exit(code)
+        exit_now(code)

@@ -4,6 +4,7 @@ garbage collector.
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import gc
 import io
@@ -15,7 +16,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import Any, TextIO
+from typing import Any, NoReturn, TextIO
 
 _INTERRUPTS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -64,6 +65,18 @@ def kill_descendants(timeout_s: float = math.inf) -> None:
             with suppress(psutil.Error):
                 process.kill()
         psutil.wait_procs(left, timeout=0.02)
+
+
+def exit_now(code: int) -> NoReturn:
+    """End this process after its exit handlers.
+
+    Threads that go on, and modules, end without notice: to take PyTorch's apart takes half a second.
+    """
+    with suppress(BaseException):
+        atexit._run_exitfuncs()
+        sys.stdout.flush()
+        sys.stderr.flush()
+    os._exit(code)
 
 
 @contextmanager

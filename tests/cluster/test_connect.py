@@ -104,10 +104,10 @@ def test_ray_gets_a_private_folder_with_a_path_that_is_short_enough_for_its_sock
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(tempfile, "tempdir", variables.get("TMPDIR", "/tmp"))
     monkeypatch.setattr(ray, "init", lambda **_: None)
-    folder = start_cluster().folder
-    assert folder.path.parent == Path(parent)
-    assert folder.path.stat().st_mode & 0o777 == 0o700
-    folder.remove()
+    cluster = start_cluster()
+    assert cluster.folder.path.parent == Path(parent)
+    assert cluster.folder.path.stat().st_mode & 0o777 == 0o700
+    cluster.remove()
 
 
 def test_a_folder_that_cannot_be_made_is_reported_with_the_variable(

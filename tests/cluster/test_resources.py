@@ -3,6 +3,7 @@ from __future__ import annotations
 import itertools
 import re
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from dmls_ray.cluster.resources import (
     WorkerGroupSpec,
     check_accelerator,
     local_resources,
+    may_have_accelerator,
     place_ranks,
     slots_for,
     usable_gpus,
@@ -96,6 +98,7 @@ def has_gpus(monkeypatch: pytest.MonkeyPatch) -> Any:
         monkeypatch.setattr(resources_module, "machine_facts", lambda: {"gpus": names})
         monkeypatch.setattr(torch.cuda, "device_count", lambda: usable)
         monkeypatch.setattr(torch.version, "cuda", "13.0")
+        monkeypatch.setattr(resources_module, "may_have_accelerator", lambda: True)
 
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     return make
@@ -142,6 +145,26 @@ def test_where_gpus_are_left_out_on_purpose_pytorch_is_not_asked(monkeypatch: py
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
     monkeypatch.setitem(sys.modules, "torch", None)
     assert usable_gpus() == 0
+
+
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        ((), False),
+        (("null", "nvme0n1", "dri/card0", "hlx"), False),
+        (("nvidiactl",), True),
+        (("dxg",), True),
+        (("kfd", "dri/renderD128"), True),
+        (("accel/accel0",), True),
+    ],
+)
+def test_pytorch_is_asked_only_where_the_system_has_a_file_of_an_accelerator(
+    tmp_path: Path, files: tuple[str, ...], expected: bool
+) -> None:
+    for file in files:
+        (tmp_path / file).parent.mkdir(exist_ok=True)
+        (tmp_path / file).touch()
+    assert may_have_accelerator(tmp_path) is (expected or sys.platform != "linux")
 
 
 ROOMS = {"large": 4, "small": 2, "tiny": 1}

@@ -37,9 +37,12 @@ def send_blocked_signals(connection: Connection) -> None:
 
 
 def leave_processes(connection: Connection) -> None:
-    """Start a process in the group of the child and one in a session of its own, and end or hang as told."""
+    """Start a process in the group of the child and one in a session of its own, and end or hang as told.
+
+    Send the ids of the server and of both.
+    """
     started = [subprocess.Popen(["sleep", "600"], start_new_session=session) for session in (False, True)]
-    connection.send([process.pid for process in started])
+    connection.send([os.getppid(), *(process.pid for process in started)])
     if connection.recv() == "hang":
         time.sleep(600)
 
@@ -49,7 +52,7 @@ from dmls_ray.util.fork_server import ForkServer
 from tests.util.test_fork_server import leave_processes
 server = ForkServer("builtins:list")
 child = server.start(leave_processes)
-print(server._process.pid, *child.connection.recv(), flush=True)
+print(*child.connection.recv(), flush=True)
 child.connection.send("hang")
 child.wait()
 """
@@ -86,7 +89,7 @@ def test_a_child_can_be_interrupted_where_its_client_cannot() -> None:
 
 def test_what_a_child_leaves_behind_ends_with_it(server: ForkServer) -> None:
     child = server.start(leave_processes)
-    pids = child.connection.recv()
+    _, *pids = child.connection.recv()
     child.connection.send("end")
     assert child.wait() == 0
     assert not any(map(psutil.pid_exists, pids))
@@ -94,7 +97,7 @@ def test_what_a_child_leaves_behind_ends_with_it(server: ForkServer) -> None:
 
 def test_a_child_that_hangs_can_be_killed_with_all_that_it_has_started(server: ForkServer) -> None:
     child = server.start(leave_processes)
-    pids = child.connection.recv()
+    _, *pids = child.connection.recv()
     child.connection.send("hang")
     threading.Timer(0.1, child.kill).start()
     assert child.wait() == -signal.SIGKILL
@@ -118,9 +121,9 @@ def test_a_target_that_raises_ends_with_exit_code_1(server: ForkServer) -> None:
 def test_a_child_ends_with_its_server() -> None:
     server = ForkServer("builtins:list")
     child = server.start(leave_processes)
-    left = child.connection.recv()
+    server_pid, *left = child.connection.recv()
     child.connection.send("hang")
-    os.kill(server._process.pid, signal.SIGKILL)
+    os.kill(server_pid, signal.SIGKILL)
     assert child.wait() == -signal.SIGKILL
     server.close()
     for pid in left:  # nobody is there who would end what the child has started

@@ -7,7 +7,9 @@ import gzip
 import hashlib
 import shlex
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import cache
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +28,7 @@ from dmls_ray.config.sweep_file import SWEEP_FILE
 from dmls_ray.records.codec import encode_json
 from dmls_ray.storage.folder import read_sweep
 from dmls_ray.storage.runs_file import RUNS
+from dmls_ray.util.files import atomic_write_text, cache_root
 from dmls_ray.util.importing import missing_extra
 from dmls_ray.util.text import escape_control_chars
 from dmls_ray.util.uri import below
@@ -148,11 +151,18 @@ def _theme_css() -> str:
 def _vega() -> str:
     """The script that draws figures: Vega, Vega-Lite and the interpreter that needs no `eval`.
 
-    vl-convert has it for the same versions with which it draws the files.
+    vl-convert has it for the same versions with which it draws the files. It takes a second to make it, which is kept.
     """
     import vl_convert
 
-    bundle = vl_convert.javascript_bundle("globalThis.vegaEmbed = vegaEmbed;")
+    kept = cache_root() / "report" / f"vega-{version('vl_convert_python')}.js"
+    try:
+        bundle = kept.read_text(encoding="utf-8")
+    except OSError:
+        bundle = vl_convert.javascript_bundle("globalThis.vegaEmbed = vegaEmbed;")
+        with suppress(OSError):  # the next report takes a second longer
+            kept.parent.mkdir(parents=True, exist_ok=True)
+            atomic_write_text(kept, bundle, durable=True)
     # The names of a module would be global variables of a page.
     return f'"use strict";(() => {{{bundle}}})();'
 

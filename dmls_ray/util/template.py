@@ -1,0 +1,155 @@
+"""`Template`: a process that has imported what others need, and is copied (forked) instead of starting another one.
+
+A copy takes hundredths of a second, where a new interpreter takes seconds to import PyTorch, and shares the memory of
+what was imported. A template starts no thread and uses no GPU, so that its copies may. It is asked for a copy through a
+socket in a private folder; see `template_request.py`.
+
+A copy ends by itself, and at the latest with its template, which ends with the process that has started it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import pkgutil
+import select
+import signal
+import socket
+import subprocess
+import sys
+import traceback
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+import psutil  # noqa: F401 - before the handler of a signal needs it, which may interrupt an import
+
+from dmls_ray.util.interpreter import CHILD_SUBREAPER, exit_now, kill_descendants, prctl
+from dmls_ray.util.template_request import HEADER_BYTES
+
+_MOST_DESCRIPTORS = 16
+
+
+class Template:
+    """Starts a template and, as a copy of it, further ones that have imported more.
+
+    Args:
+        prepares: path of a socket -> `module:function` that the template behind it calls first, to import what its
+            copies need. Each template is a copy of the one before.
+        environment: further variables, for what reads them when it is imported. Copies do not have them.
+    """
+
+    def __init__(self, prepares: Mapping[Path, str], environment: Mapping[str, str]) -> None:
+        listeners = [socket.socket(socket.AF_UNIX) for _ in prepares]
+        for listener, path in zip(listeners, prepares, strict=True):
+            listener.bind(str(path))
+            listener.listen(128)
+        self._life, theirs = socket.socketpair()
+        """Its end is the end of the templates."""
+        given = [listener.fileno() for listener in listeners], list(prepares.values()), theirs.fileno()
+        program = f"import sys; sys.path[:] = {sys.path!r}; from {__name__} import be_template; be_template(*{given!r})"
+        descriptors = [*given[0], theirs.fileno()]
+        command = [sys.executable, "-c", program]
+        environment = {**os.environ, **environment}
+        # Where it fails there is no template, and processes that start without it say why.
+        none = subprocess.DEVNULL
+        self._process = subprocess.Popen(
+            command, env=environment, pass_fds=descriptors, stdin=none, stdout=none, stderr=none
+        )
+        for descriptor in (*listeners, theirs):
+            descriptor.close()
+
+    def end(self) -> None:
+        """Let the templates end, and all copies; see `wait`."""
+        self._life.close()
+
+    def wait(self) -> None:
+        """Wait until they have ended."""
+        self._process.wait()
+
+
+def be_template(listeners: Sequence[int], prepares: Sequence[str], life: int) -> None:
+    """Be a template until the other end of `life` is closed; the templates after the first are copies of it."""
+    os.setsid()  # no signal of a terminal arrives here
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, [])  # this process may have that of a process with Ray
+    prctl(CHILD_SUBREAPER, 1)
+    # A signal, since an import may take long.
+    signal.signal(signal.SIGIO, _end_with_copies)
+    fcntl.fcntl(life, fcntl.F_SETOWN, -os.getpgrp())
+    fcntl.fcntl(life, fcntl.F_SETFL, fcntl.fcntl(life, fcntl.F_GETFL) | os.O_ASYNC)
+    if select.select([life], [], [], 0)[0]:
+        _end_with_copies()
+    _make_copies(listeners, prepares)
+
+
+def _end_with_copies(*_: object) -> NoReturn:
+    kill_descendants()
+    os._exit(0)
+
+
+def _make_copies(listeners: Sequence[int], prepares: Sequence[str]) -> NoReturn:
+    """Import what is needed, start the templates that need more, and serve who asks for copies."""
+    listener, *others = listeners
+    prepare, *further = prepares
+    pkgutil.resolve_name(prepare)()
+    if others and os.fork() == 0:
+        os.close(listener)
+        _make_copies(others, further)
+    for descriptor in others:
+        os.close(descriptor)
+    # Copies that have ended are no children to wait for.
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    door = socket.socket(fileno=listener)
+    while True:
+        connection, _ = door.accept()
+        with contextlib.suppress(OSError, ValueError):  # whoever asked has ended before it had said what for
+            given, descriptors = _receive(connection)
+            if os.fork() == 0:
+                door.close()
+                _become(given, descriptors)
+            for descriptor in descriptors:
+                os.close(descriptor)
+        connection.close()
+
+
+def _receive(connection: socket.socket) -> tuple[dict[str, Any], list[int]]:
+    header, descriptors, _, _ = socket.recv_fds(connection, HEADER_BYTES, _MOST_DESCRIPTORS)
+    left, body = int.from_bytes(header), b""
+    while left:
+        part = connection.recv(left)
+        if not part:
+            raise ConnectionError("the request is not whole")
+        body += part
+        left -= len(part)
+    given: dict[str, Any] = json.loads(body)
+    return given, descriptors
+
+
+def _become(given: Mapping[str, Any], descriptors: Sequence[int]) -> NoReturn:
+    """Make the call that was asked for in the place of the process that has asked, and end."""
+    code = 1
+    try:
+        os.setsid()
+        signal.signal(signal.SIGIO, signal.SIG_DFL)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        prctl(CHILD_SUBREAPER, 0)
+        for stream, descriptor in enumerate(descriptors[:3]):
+            os.dup2(descriptor, stream)
+            os.close(descriptor)
+        os.environ.clear()
+        os.environ.update(given["environment"])
+        os.sched_setaffinity(0, given["cores"])
+        sys.path[:] = given["path"]
+        os.chdir(given["folder"])
+        pkgutil.resolve_name(given["call"])(*descriptors[3:], *given["arguments"])
+        code = 0
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else int(end.code is not None)
+    except BaseException:  # noqa: BLE001 - whatever a copy raises ends this process only
+        traceback.print_exc()
+    finally:
+        exit_now(code)

@@ -1,0 +1,63 @@
+"""`request`: asks a template for a copy of its process. Loads little, since processes do that in place of a start."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+TEMPLATES = "DMLS_RAY_TEMPLATES"
+"""Variable with the folder of the sockets of templates."""
+RUNS, WORKERS = "runs", "workers"
+"""Names of the sockets: of the template of the processes of runs, and of that of Ray's worker processes."""
+
+HEADER_BYTES = 8
+"""Size of the number before a request: the bytes that follow."""
+
+
+def request(
+    name: str,
+    call: str,
+    arguments: Sequence[Any],
+    *,
+    descriptors: Sequence[int] = (),
+    environment: Mapping[str, str] | None = None,
+) -> socket.socket:
+    """Ask a template for a copy that makes a call, and ends.
+
+    It has this process's standard streams, working folder, module search path and cores, and a session of its own.
+
+    Args:
+        name: of the socket of the template.
+        call: `module:function`.
+        arguments: of the function, after the descriptors; JSON.
+        descriptors: open files for the copy, which has them under other numbers.
+        environment: of the copy; by default, that of this process.
+
+    Returns:
+        A connection that ends when the copy ends.
+
+    Raises:
+        OSError: there is no template any more.
+    """
+    asked = {
+        "call": call,
+        "arguments": arguments,
+        "environment": dict(os.environ if environment is None else environment),
+        "folder": os.getcwd(),
+        "path": sys.path,
+        "cores": sorted(os.sched_getaffinity(0)),
+    }
+    body = json.dumps(asked).encode()
+    connection = socket.socket(socket.AF_UNIX)
+    try:
+        connection.connect(os.path.join(os.environ[TEMPLATES], name))
+        socket.send_fds(connection, [len(body).to_bytes(HEADER_BYTES)], [0, 1, 2, *descriptors])
+        connection.sendall(body)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
