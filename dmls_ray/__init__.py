@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from dmls_ray.analysis.sweep_results import SweepResults as SweepResults
     from dmls_ray.analysis.sweep_results import load as load
+    from dmls_ray.cluster.held_group import close as close
     from dmls_ray.config.axes import Range as Range
     from dmls_ray.config.options import Options as Options
     from dmls_ray.execution.planning import make_plan as make_plan
@@ -38,6 +39,7 @@ _MODULES = {
     "RunRecord": "records.model",
     "SweepResults": "analysis.sweep_results",
     "TrialConfig": "workloads.classification.config",
+    "close": "cluster.held_group",
     "load": "analysis.sweep_results",
     "make_plan": "execution.planning",
     "sweep": "execution.run_plan",

@@ -78,6 +78,14 @@ def main_job_folder(cache: Path, tmp_path_factory: pytest.TempPathFactory, reque
     return folder
 
 
+@pytest.fixture(autouse=True)
+def kept_ranks_end_with_a_test() -> Iterator[None]:
+    """A test that calls `sweep` leaves no ranks to the next one."""
+    yield
+    if module := sys.modules.get("dmls_ray.cluster.held_group"):
+        module.close()
+
+
 Command = Callable[..., "subprocess.CompletedProcess[str]"]
 
 

@@ -155,8 +155,8 @@ def test_a_module_above_350_lines_says_why_in_its_first_lines() -> None:
 
 
 PUBLIC = (
-    "ClusterLostError DmlsRayError InputError Options Outcome Range RankInfo RunRecord SweepResults TrialConfig load "
-    "make_plan sweep"
+    "ClusterLostError DmlsRayError InputError Options Outcome Range RankInfo RunRecord SweepResults TrialConfig close "
+    "load make_plan sweep"
 )
 
 

@@ -129,7 +129,8 @@ class RaySession:
             yield cluster_resources()
             connect_by_itself(True)
         except BaseException as error:
-            is_lost = isinstance(error, (ClusterLostError, ray.exceptions.RayError, ConnectionError))
+            lost = lost_cluster(error)
+            is_lost = lost is not None
             if self._cluster is not None:
                 # An orderly end waits for a process that has died, or was stopped together with the sweep. Where none
                 # has, Ray ends first: it would end this process, too, when it misses the raylet.
@@ -140,8 +141,8 @@ class RaySession:
                 if isinstance(error, Exception) and not is_lost:
                     # Ray's logs may say what failed.
                     self._cluster.folder.keep()
-            if is_lost and not isinstance(error, ClusterLostError):
-                raise ClusterLostError(f"A call to Ray failed ({first_line(error)})") from error
+            if lost is not None and lost is not error:
+                raise lost from error
             raise
         finally:
             if self._head is not None:
@@ -207,6 +208,17 @@ class RaySession:
                 if not process.is_running() or process.status() == psutil.STATUS_ZOMBIE:
                     raise ClusterLostError(f"{part} has ended")
         return self._head is None or self._head.check()
+
+
+def lost_cluster(error: BaseException) -> ClusterLostError | None:
+    """The loss of the cluster that an error of a sweep means, if it does."""
+    import ray
+
+    if isinstance(error, ClusterLostError):
+        return error
+    if isinstance(error, ray.exceptions.RayError | ConnectionError):
+        return ClusterLostError(f"A call to Ray failed ({first_line(error)})")
+    return None
 
 
 LOOPBACK = "127.0.0.1"

@@ -75,6 +75,7 @@ class WorkerGroup:
         self._nodes: list[NodeTrainer] = []
         self._places = {machine.name: place for place, machine in enumerate(resources.machines)}
         """Position of each machine in the order in which runs take machines; later machines come last."""
+        self._working_dir, self._module_path = os.getcwd(), module_path()
         self._left_out = left_out
         self._refused: set[str] = set()
         """Nodes on which no further ranks are started, since they cannot serve there."""
@@ -131,12 +132,18 @@ class WorkerGroup:
         ours, theirs = (
             (
                 replace(group._demand, needs=()),
+                (group._working_dir, group._module_path),
                 [getattr(group.limits, item.name) for item in fields(RunLimits)],
                 plan_lanes(self.resources, group._demand, group._most_lanes),
             )
             for group in (self, other)
         )
         return ours == theirs
+
+    @property
+    def holds_gpus(self) -> bool:
+        """Whether each rank holds a GPU."""
+        return self._demand.device == "cuda"
 
     @property
     def ranks(self) -> int:
@@ -176,8 +183,8 @@ class WorkerGroup:
             broker=self.name,
             trainer=trainer,
             storage=self.storage,
-            working_dir=os.getcwd(),
-            module_path=module_path(),
+            working_dir=self._working_dir,
+            module_path=self._module_path,
             machine_names={machine.node_id: machine.name for machine in self.resources.machines},
             machine_order=dict(self._places),
             data=tuple(self._demand.data),

@@ -9,7 +9,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from dmls_ray.cluster.connect import RaySession, cluster_at
+from dmls_ray.cluster.connect import RaySession
 from dmls_ray.cluster.held_group import HeldGroup
 from dmls_ray.cluster.joining import check_machines
 from dmls_ray.cluster.lane_plan import LaneCount
@@ -58,7 +58,7 @@ class Executor:
         store: receives a record of each run.
         view: shows the progress.
         heartbeat: reports to the supervisor of this process.
-        held: keeps Ray and the ranks for further calls.
+        held: has Ray and the ranks.
         on_stop: called when the sweep is stopped, before the ranks end, which may take as long as a manager of jobs
             waits.
     """
@@ -69,7 +69,7 @@ class Executor:
         store: Store,
         view: View,
         heartbeat: Heartbeat,
-        held: HeldGroup | None = None,
+        held: HeldGroup,
         *,
         on_stop: Callable[[], None] = lambda: None,
     ) -> None:
@@ -108,7 +108,7 @@ class Executor:
         described = describe_session(self.plan, self.options, self.state.space)
         self.store.add_sessions({"started_at": self.session, **described})
 
-        joined = cluster_at(self.options.address)
+        joined = self._held.joins
         if joined is None:
             # Ray starts only if a run is feasible and the data can be used.
             runs = self._set_aside(local_resources())
@@ -117,13 +117,10 @@ class Executor:
             self._begin(runs)
         self.heartbeat.report(within_s=START_TIMEOUT_S)
         try:
-            if self._held is not None:
-                self._held.connect()
-            session = RaySession(
-                cluster_at(self.options.address), dashboard=self.options.dashboard, verbose=self.options.verbose,
-                on_lost=lambda reason: self.heartbeat.report(reason=reason, within_s=END_TIMEOUT_S),
-            )  # fmt: skip
-            with session.connected() as resources:
+            connected = self._held.connected(
+                on_lost=lambda reason: self.heartbeat.report(reason=reason, within_s=END_TIMEOUT_S)
+            )
+            with connected as (session, resources):
                 if joined is None:
                     self._run_on(session, resources, runs)
                 else:
@@ -202,7 +199,7 @@ class Executor:
             self.heartbeat.report(within_s=None)
             self.workload.prepare(configs_of(runs), self.view.note)
             self.heartbeat.report(within_s=START_TIMEOUT_S)
-        starts = self._held is None or not self._held.has_ranks
+        starts = not self._held.has_ranks
         unmeasured: set[str] = set()
         if self.state.space is None:
             ended = {record.trial_id for record in self.store.records if record.outcome is Outcome.OK}
@@ -238,8 +235,7 @@ class Executor:
         accepts = self.options.accept_slower
         if group.shares_machines and not accepts and are_known_to_differ(jobs[0], group.lanes):
             return self._run_on(session, resources, first, most_lanes=1)
-        serving = group if self._held is None else self._held.serving(group)
-        with serving as group:
+        with self._held.serving(group) as group:
             self.view.lanes = lambda: group.lanes
             try:
                 # While the ranks need seconds to start.

@@ -93,12 +93,17 @@ class JobFactory:
         requests = {RankRequest.of(config): None for config in configs if config.launcher == "ray"}
         if not self.options.is_timed:
             requests[RankRequest(world_size=self._usable_ranks(jobs, device))] = None
+        with_code = next((job for job in jobs if job.identity.code), None)
+        entry = with_code.train if with_code else ""
+        # A script is read by each run.
+        is_imported = not entry.startswith("dmls_ray.")
         return WorkerGroupSpec(
             needs=tuple(requests),
             device=device,
             oversubscribe=self.options.oversubscribe,
             data=tuple((self.workload.name, *arguments) for arguments in self.workload.cached_data(configs)),
-            user_code_entry=next((job.train for job in jobs if job.identity.code), ""),
+            user_code_entry=entry,
+            user_code=str(with_code.identity.code) if with_code and is_imported else "",
         )
 
     def _usable_ranks(self, jobs: Sequence[Job], device: str) -> int:

@@ -7,6 +7,7 @@ import inspect
 import itertools
 import shlex
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,7 +19,7 @@ from dmls_ray.analysis.results import Results, distinct, results_of
 from dmls_ray.analysis.sweep_results import SweepResults
 from dmls_ray.analysis.table.presentation import Presentation
 from dmls_ray.analysis.words import count_noun
-from dmls_ray.cluster.held_group import HeldGroup
+from dmls_ray.cluster.held_group import HeldGroup, kept_group
 from dmls_ray.config.axes import of_ray_tune
 from dmls_ray.config.fields import field_specs
 from dmls_ray.config.grid import Plan, configs_of
@@ -59,6 +60,7 @@ def sweep(
     args: Sequence[str] = (),
     env: Axes | None = None,
     share: Sequence[str] = (),
+    keep: bool | None = None,
     **options: Any,
 ) -> SweepResults:
     """Run every configuration of a grid that its results folder does not hold yet, and print the table and the answer.
@@ -78,6 +80,9 @@ def sweep(
         args: Arguments that a script has in every run. `{name}` stands for the value of an axis.
         env: Variables of a script's environment, as axes.
         share: Files and folders that runs of a script's revision read where they are, instead of a copy.
+        keep: Whether the ranks stay for the next call of this process, whose first run then starts at once: for ten
+            minutes without a call, or until `dmls_ray.close()`. None: they do where they hold no GPU and no part of a
+            cluster that others use. While they stay, Ray is connected in this process.
         **options: The fields of `Options`, which are the flags of a sweep, too: repeats=5, out="results/mine",
             budget="20m", ... `help(dmls_ray.Options)` lists them. name, of the results folder, is by default `sweep`,
             or the name of the function or workload. num_samples, storage_path and mode are taken as Ray Tune has them.
@@ -115,7 +120,8 @@ def sweep(
     axes = {name: of_ray_tune(name, given) for name, given in axes.items()}
     plan, space = plan_of(chosen.name_objects(axes), checked, chosen)
     view = View(ProgressConsole())
-    results = SweepResults.of_results(run_plan(plan, checked, view, space=space))
+    with kept_group(checked, keep) as held:
+        results = SweepResults.of_results(run_plan(plan, checked, view, space=space, held=held))
     view.note(f"\n{results}")
     return results
 
@@ -220,7 +226,8 @@ def run_plan(
                 _note_other_runs(store.records, view)
                 heartbeat = heartbeat or Heartbeat()
                 heartbeat.report(done=written)
-                Executor(state, store, view, heartbeat, held, on_stop=write_files).run()
+                with nullcontext(held) if held is not None else HeldGroup(options) as group:
+                    Executor(state, store, view, heartbeat, group, on_stop=write_files).run()
         except NotKeptError:
             has_space = False
             raise

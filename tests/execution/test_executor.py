@@ -11,6 +11,7 @@ import pytest
 
 from dmls_ray import load
 from dmls_ray.analysis.results import Results
+from dmls_ray.cluster.held_group import HeldGroup
 from dmls_ray.cluster.resources import local_resources
 from dmls_ray.config.options import Options
 from dmls_ray.execution.executor import Executor
@@ -45,7 +46,7 @@ def executor(tmp_path: Path) -> Iterator[Executor]:
     options = Options(out=str(tmp_path), repeats=3, checkpoints=True)
     with Store(tmp_path) as store:
         state = NextRuns(plan, options, [], lambda: Results(tmp_path, []))
-        executor = Executor(state, store, View(), Heartbeat())  # type: ignore[arg-type]
+        executor = Executor(state, store, View(), Heartbeat(), HeldGroup(options))  # type: ignore[arg-type]
         executor._by_id = {run.run_id: run for run in plan.runs}
         yield executor
 
@@ -100,7 +101,7 @@ def test_the_files_of_a_sweep_that_is_stopped_are_written_before_its_ranks_end(
     monkeypatch.setattr("dmls_ray.cluster.tune.run_jobs.run_jobs", stopped)
     executor._on_stop = lambda: events.append("files are written")
     session = SimpleNamespace(started_here=True)
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(KeyboardInterrupt), executor._held:
         executor._run_on(session, local_resources(), executor.plan.runs)  # type: ignore[arg-type]
     assert events == ["files are written", "the ranks end"]
 

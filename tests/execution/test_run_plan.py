@@ -214,7 +214,7 @@ AXES = {"batch_per_rank": 8}
 def test_help_and_notebooks_list_the_options_as_keywords_of_sweep() -> None:
     parameters = inspect.signature(sweep).parameters
     keywords = [name for name, item in parameters.items() if item.kind is item.KEYWORD_ONLY]
-    assert keywords == ["workload", "args", "env", "share", *inspect.signature(Options).parameters]
+    assert keywords == ["workload", "args", "env", "share", "keep", *inspect.signature(Options).parameters]
 
 
 @pytest.mark.parametrize(
