@@ -8,10 +8,9 @@ from functools import cached_property
 from itertools import chain
 from operator import attrgetter
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
-import pandas as pd
 
 from dmls_ray.config.options import Until
 from dmls_ray.records import model as record_model
@@ -26,6 +25,9 @@ from dmls_ray.util.errors import StoreError
 from dmls_ray.util.interpreter import gc_disabled
 from dmls_ray.util.uri import check_location
 from dmls_ray.workloads.registry import workload_of
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 NESTED = (
     "config", "code", "data", "machine", "versions", "git", "epochs", "ranks", "earlier_attempts", "metrics", "facts",
@@ -102,6 +104,8 @@ class Results:
         """One row a run: the fields of its configuration, what is recorded of it but the picture, its metrics, and
         facts of its machine. Where two columns have one name, the later one gets a prefix.
         """
+        import pandas as pd
+
         records = self.records
         # By columns: a dict a run would take gigabytes for a hundred thousand.
         fields = [name for name in record_model.RUN_FIELDS if name not in NESTED]
@@ -236,6 +240,8 @@ def _frame_of_parts(rows: Sequence[tuple[RunRecord, Mapping[str, Any]]], first: 
     """The parts of runs, by name, after what names the run and the fields that vary; the names in `first` have columns
     in any case.
     """
+    import pandas as pd
+
     records = [record for record, _ in rows]
     columns = _attributes(records, record_model.KEYS)
     factors = _shared_columns(records, factors_of, "config")
@@ -257,6 +263,8 @@ def _columns(items: Iterable[Mapping[str, Any]], names: Sequence[str]) -> dict[s
 
 
 def _transposed(names: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> dict[str, Any]:
+    import pandas as pd
+
     columns = list(zip(*rows, strict=True)) or [()] * len(names)
     return {name: pd.Series(values) for name, values in zip(names, columns, strict=True)}
 

@@ -6,13 +6,11 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, zip_longest
 from typing import Any
-
-import pandas as pd
 
 from dmls_ray.analysis import words, words_on_pairs, words_on_training
 from dmls_ray.analysis.advise.rank import race_for
@@ -54,7 +52,7 @@ class AnswerTable:
         self.sentences = [sentence for sentence in sentences if sentence]
         """What follows the headline: the training, where the difference of steps goes, what other fields do, and which
         trials overfit."""
-        self.frames = [_frame(block) for block in _blocks(self.answer.comparisons[:MOST_ROWS])]
+        self.tables = [_cells(block) for block in _blocks(self.answer.comparisons[:MOST_ROWS])]
         """The effects as texts, a row a comparison. Comparisons without a common measure are in several tables."""
         effects = chain.from_iterable(self.answer.comparisons)
         self.intervals = ""
@@ -78,11 +76,11 @@ class AnswerTable:
         lines = []
         for text in (self.headline, *self.sentences):
             lines += textwrap.wrap(text, width, break_on_hyphens=False)
-        for frame in self.frames:
-            lines += ["", *_fitted(frame, width)]
+        for cells in self.tables:
+            lines += ["", *_fitted(cells, width)]
         if self.intervals:
             lines += textwrap.wrap(self.intervals, width, break_on_hyphens=False)
-        if self.frames:
+        if self.tables:
             lines.append("")
         for text in (self.left_out, self.undecided):
             lines += textwrap.wrap(text, width, break_on_hyphens=False)
@@ -121,49 +119,51 @@ def _blocks(comparisons: Sequence[Comparison]) -> list[list[Comparison]]:
     return blocks
 
 
-def _frame(comparisons: Sequence[Comparison]) -> pd.DataFrame:
+def _cells(comparisons: Sequence[Comparison]) -> dict[str, list[str]]:
+    """The effects as texts: a row a comparison."""
     rows = []
     telling = set()
     for comparison in comparisons:
         pair = comparison[0].pair
-        cells = {COMPARED: words_on_pairs.pair_label(pair), WHERE: words_on_pairs.place_text(pair)}
+        row = {COMPARED: words_on_pairs.pair_label(pair), WHERE: words_on_pairs.place_text(pair)}
         for effect in comparison:
             head = words.effect_head(effect)
-            cells[head] = words.effect_cell(effect)
+            row[head] = words.effect_cell(effect)
             # Memory and settings that are equal in all rows have no column.
             if effect.measure.is_judged or effect.verdict != "equal":
                 telling.add(head)
-        cells[TRAINING] = words_on_training.training_cell(training_change(pair))
-        rows.append(cells | {COUNT: str(min(effect.contrast.n for effect in comparison if effect.measure.is_outcome))})
-    frame = pd.DataFrame(rows).fillna("")
-    shown = [head for head in frame.columns if head in telling]
+        row[TRAINING] = words_on_training.training_cell(training_change(pair))
+        rows.append(row | {COUNT: str(min(effect.contrast.n for effect in comparison if effect.measure.is_outcome))})
+    heads = dict.fromkeys(chain.from_iterable(rows))
+    cells = {head: [row.get(head, "") for row in rows] for head in heads}
+    shown = [head for head in heads if head in telling]
     # Where it is the same in all rows, the line below the headline says it.
-    if frame[TRAINING].nunique() > 1:
+    if len(set(cells[TRAINING])) > 1:
         shown.append(TRAINING)
-    if frame[WHERE].any():
+    if any(cells[WHERE]):
         shown.insert(0, WHERE)
-    return frame[[COMPARED, *shown, COUNT]]
+    return {head: cells[head] for head in (COMPARED, *shown, COUNT)}
 
 
-def _fitted(frame: pd.DataFrame, width: int) -> list[str]:
+def _fitted(cells: Mapping[str, list[str]], width: int) -> list[str]:
     """The lines of a table: as it is, or intervals below their values, or without its last columns as well."""
-    lines = _lines(frame)
-    stacked = frame.replace(r" \[", "\n[", regex=True)
-    spare = [COUNT, *reversed(frame.columns[2:-1])]
+    lines = _lines(cells)
+    stacked = {head: [text.replace(" [", "\n[") for text in texts] for head, texts in cells.items()}
+    spare = [COUNT, *reversed([*cells][2:-1])]
     for count in range(len(spare)):
         if max(len(line) for line in lines) <= width:
             break
-        lines = _lines(stacked.drop(columns=spare[:count]))
+        lines = _lines({head: texts for head, texts in stacked.items() if head not in spare[:count]})
     return lines
 
 
-def _lines(frame: pd.DataFrame) -> list[str]:
+def _lines(table: Mapping[str, list[str]]) -> list[str]:
     """The lines of a table, whose cells may have several."""
     columns, widths = [], []
-    for head in frame.columns:
-        cells = [cell.split("\n") for cell in frame[head]]
+    for head, texts in table.items():
+        cells = [text.split("\n") for text in texts]
         if head == COMPARED:
-            cells = [textwrap.wrap(cell, _WIDEST_LABEL, break_on_hyphens=False) for cell in frame[head]]
+            cells = [textwrap.wrap(text, _WIDEST_LABEL, break_on_hyphens=False) for text in texts]
         widest = max(len(line) for cell in cells for line in cell)
         title = "" if head in (COMPARED, WHERE) else head
         heads = textwrap.wrap(title, max(widest, _NARROWEST_HEAD), break_long_words=False)
@@ -172,8 +172,8 @@ def _lines(frame: pd.DataFrame) -> list[str]:
     lines = []
     for row in zip(*columns, strict=True):
         for parts in zip_longest(*row, fillvalue=""):
-            cells = [part.ljust(width) for part, width in zip(parts, widths, strict=True)]
-            lines.append("  ".join(cells).rstrip())
+            padded = [part.ljust(width) for part, width in zip(parts, widths, strict=True)]
+            lines.append("  ".join(padded).rstrip())
     return lines
 
 

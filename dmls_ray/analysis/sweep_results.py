@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from html import escape
 from pathlib import Path
-
-import pandas as pd
+from typing import TYPE_CHECKING
 
 from dmls_ray.analysis import results as runs
 from dmls_ray.analysis.export.text_tables import plain_columns
@@ -24,6 +23,9 @@ from dmls_ray.analysis.trials.common_metrics import speed_metric
 from dmls_ray.analysis.trials.trial import Trial
 from dmls_ray.util.errors import ConfigError
 from dmls_ray.workloads.registry import metric_direction
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 _WIDTH = 100
 """Characters of a line of an answer."""

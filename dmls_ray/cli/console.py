@@ -24,6 +24,7 @@ from dmls_ray.util.text import did_you_mean, escape_control_chars
 if TYPE_CHECKING:
     import pandas as pd
 
+    from dmls_ray.analysis.export.text_tables import Cells
     from dmls_ray.analysis.summary import AnswerTable
 
 EXIT_OK, EXIT_FAILED, EXIT_BAD_INPUT, EXIT_INTERRUPTED = 0, 1, 2, 130
@@ -157,27 +158,29 @@ def print_error(line: str, code: int) -> int:
     return code
 
 
-def print_table(frame: pd.DataFrame, console: rich_console.Console, *, spare: Sequence[str] = ()) -> None:
+def print_table(cells: Cells | pd.DataFrame, console: rich_console.Console, *, spare: Sequence[str] = ()) -> None:
     """A table of texts as wide as it is in a pipe; in a terminal none of its columns is cut.
 
     If the terminal is too narrow, words take several lines, then heads and intervals separate lines, then columns go
     that it can spare, and are named. What is too wide even so is broken by the terminal.
 
     Args:
-        frame: the texts.
+        cells: the texts.
         console: where to.
         spare: heads of columns that may be left out, the first first.
     """
     from dmls_ray.analysis.export.text_tables import plain_columns
 
-    frame = frame.rename(columns=escape_control_chars).map(escape_control_chars)
-    if len(frame) > MOST_DRAWN:
+    escaped = {}
+    for head, texts in cells.items():
+        escaped[escape_control_chars(str(head))] = [escape_control_chars(text) for text in texts]
+    if max(map(len, escaped.values()), default=0) > MOST_DRAWN:
         try:
-            print(plain_columns(frame), flush=True)
+            print(plain_columns(escaped), flush=True)
         except BrokenPipeError:
             console.on_broken_pipe()
         return
-    columns = {str(head): [str(head), *cells] for head, cells in frame.items()}
+    columns = {head: [head, *texts] for head, texts in escaped.items()}
     hidden: list[str] = []
     if console.is_terminal and _width(columns, is_wrapped=True) > console.width:
         columns = {head: _stacked(texts) for head, texts in columns.items()}

@@ -80,6 +80,9 @@ class StartedError(BaseException):
     """Ray would start now."""
 
 
+HERE = Resources((Machine("here", "1", 4, 0),))
+
+
 class FakeRay:
     """Stands in for Ray and for all that runs on it."""
 
@@ -97,7 +100,7 @@ class FakeRay:
         self.is_started = True
         if self.ends_at_start:
             raise StartedError
-        yield Resources((Machine("here", "1", 4, 0),))
+        yield HERE
 
     def check(self) -> bool:
         return True
@@ -137,9 +140,9 @@ def run_jobs(group: FakeGroup, trials: TuneJobSet, listen: Callable[..., None], 
 @pytest.fixture
 def ray(monkeypatch: pytest.MonkeyPatch) -> FakeRay:
     fake = FakeRay()
-    for module in ("dmls_ray.execution.executor", "dmls_ray.cluster.held_group"):
-        monkeypatch.setattr(f"{module}.RaySession", fake.session)
-        monkeypatch.setattr(f"{module}.cluster_at", lambda address: None)
+    monkeypatch.setattr("dmls_ray.cluster.held_group.RaySession", fake.session)
+    monkeypatch.setattr("dmls_ray.cluster.held_group.cluster_at", lambda address: None)
+    monkeypatch.setattr("dmls_ray.cluster.held_group.cluster_resources", lambda: HERE)
     monkeypatch.setattr(dmls_ray.cluster.worker_group, "WorkerGroup", FakeGroup)
     monkeypatch.setattr(dmls_ray.cluster.tune.run_jobs, "run_jobs", run_jobs)
     one_core = Resources((Machine("here", "", 1, 0),))

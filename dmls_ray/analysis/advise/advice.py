@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal
-
-import pandas as pd
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from dmls_ray.analysis.advise.objectives import Objective, costs_of
 from dmls_ray.analysis.findings.effects import Effect, estimate_of
@@ -19,6 +17,9 @@ from dmls_ray.analysis.stats.intervals import MIN_REPEATS, Estimate
 from dmls_ray.analysis.trials.trial import Trial, describe_configuration
 from dmls_ray.analysis.words import amount_text, join_names
 from dmls_ray.analysis.words_on_machines import disturbance_notes
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Place = Literal[
     "best", "not distinguished", "worse", "not compared",
@@ -147,6 +148,8 @@ class Advice:
 
     def frame(self) -> pd.DataFrame:
         """The trials as texts, the best first."""
+        import pandas as pd
+
         objective = self.objective
         columns = [*costs_of(objective.table), "test_accuracy"]
         others = [name for name in columns if objective.table.has(name) and name != objective.metric]

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar
-
-import pandas as pd
+from typing import TYPE_CHECKING, ClassVar
 
 from dmls_ray.analysis.compare.basis import Basis, Difference, basis_of, by_configuration, differences, join
 from dmls_ray.analysis.findings.effects import Effect, estimate_of
@@ -20,6 +18,9 @@ from dmls_ray.analysis.trials.common_metrics import common_rate, durations_of
 from dmls_ray.analysis.trials.trial import Trial, describe_configuration
 from dmls_ray.analysis.words_on_machines import disturbance_notes
 from dmls_ray.util.errors import ConfigError
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 _HEADS = {"speed": "speed B / A", "ratio": "B / A", "difference": "B - A"}
 """Kind of a measure -> the heading of a change."""
@@ -179,6 +180,8 @@ class SweepComparison:
 
     def frame(self) -> pd.DataFrame:
         """A row a trial of both, as texts."""
+        import pandas as pd
+
         label, form = label_of(self.metric), format_of(self.metric)
         rows = []
         for pair in self.pairs:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-
-import pandas as pd
+from typing import TYPE_CHECKING
 
 from dmls_ray.analysis.export.text_tables import answer_markdown, csv, table_markdown
 from dmls_ray.analysis.figures import charts
@@ -16,6 +15,9 @@ from dmls_ray.analysis.table.named_layouts import shown_columns
 from dmls_ray.storage.runs_file import RUNS
 from dmls_ray.util.errors import StoreError
 from dmls_ray.util.files import atomic_replace
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 DERIVED_FILES = ("report.html", "table.md", "table.csv", "runs.csv", "ranks.csv", "epochs.csv", "runs.parquet")
 
@@ -71,6 +73,8 @@ def write_derived_files(results: Results) -> None:
 
 def with_uniform_columns(frame: pd.DataFrame) -> pd.DataFrame:
     """The frame for Parquet: a column of several types, or of lists, as text."""
+    import pandas as pd
+
     frame = frame.copy(deep=False)
     for head, dtype in frame.dtypes.items():
         kinds = {type(value) for value in frame[head] if value is not None}

@@ -6,14 +6,15 @@ escapes what its programs would interpret.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
-import pandas as pd
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from dmls_ray.analysis.summary import AnswerTable
 from dmls_ray.analysis.table.model import Column, Table
 from dmls_ray.util.text import escape_control_chars
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 LEFT_ALIGNED = (
     "outcome", "compared", "where", "verdict", "hardware", "run", "reason", "folder", "question",
@@ -21,12 +22,17 @@ LEFT_ALIGNED = (
 """Columns of words, aligned left; numbers are aligned right."""
 
 
-def markdown(frame: pd.DataFrame) -> str:
+Cells = Mapping[str, Iterable[Any]]
+"""Heads of columns -> their cells."""
+
+
+def markdown(frame: Cells | pd.DataFrame) -> str:
     """A GitHub table."""
     # A vertical bar would end the cell, a line break the row.
-    head, *rows = _aligned(frame.rename(columns=_in_cell).map(_in_cell))
+    columns = {_in_cell(head): [_in_cell(value) for value in values] for head, values in frame.items()}
+    head, *rows = _aligned(columns)
     rules = []
-    for name, text in zip(frame.columns, head, strict=True):
+    for name, text in zip(columns, head, strict=True):
         rule = "-" * (len(text) + 1)
         rules.append(f":{rule}" if name in LEFT_ALIGNED else f"{rule}:")
     return "\n".join([_row(head), f"|{'|'.join(rules)}|", *(_row(row) for row in rows)])
@@ -35,14 +41,14 @@ def markdown(frame: pd.DataFrame) -> str:
 def table_markdown(table: Table, columns: Sequence[Column] | None = None) -> str:
     """The table of a sweep, of some columns or of all, and its notes."""
     notes = "\n".join(f"- {markdown_text(note)}" for note in table.notes)
-    return f"{markdown(table.frame(columns))}\n\n{notes}\n"
+    return f"{markdown(table.cells(columns))}\n\n{notes}\n"
 
 
 def answer_markdown(answer: AnswerTable) -> str:
     """The answer of a sweep: the headline in bold, the effects as tables."""
     parts = [f"**{markdown_text(answer.headline)}**"]
     parts += [markdown_text(sentence) for sentence in answer.sentences]
-    parts += [markdown(frame) for frame in answer.frames]
+    parts += [markdown(cells) for cells in answer.tables]
     parts += [markdown_text(text) for text in (answer.left_out, answer.undecided) if text]
     return "\n\n".join(parts)
 
@@ -51,10 +57,10 @@ def _row(cells: Sequence[str]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def _aligned(frame: pd.DataFrame) -> list[tuple[str, ...]]:
+def _aligned(cells: Cells | pd.DataFrame) -> list[tuple[str, ...]]:
     """The headings and the rows, each column padded to one width."""
     columns = []
-    for head, values in frame.items():
+    for head, values in cells.items():
         texts = [str(head), *(str(value) for value in values)]
         side = "<" if head in LEFT_ALIGNED else ">"
         width = len(max(texts, key=len))
@@ -71,29 +77,35 @@ def markdown_text(text: str) -> str:
     return " ".join(escape_control_chars(text).replace("<", "&lt;").replace("](", "]\\(").split())
 
 
-def csv(frame: pd.DataFrame) -> str:
-    """The frame as CSV. `runs.jsonl` and Parquet have texts with their control characters."""
-    return str(frame.rename(columns=_in_csv).map(_in_csv).to_csv(index=False))
+def csv(cells: Cells | pd.DataFrame) -> str:
+    """The table as CSV. `runs.jsonl` and Parquet have texts with their control characters."""
+    return str(_frame(cells).rename(columns=_in_csv).map(_in_csv).to_csv(index=False))
+
+
+def _frame(cells: Cells | pd.DataFrame) -> pd.DataFrame:
+    import pandas as pd
+
+    return pd.DataFrame(cells)
 
 
 def _in_csv(value: Any) -> Any:
     return escape_control_chars(value) if isinstance(value, str) else value
 
 
-def plain_columns(frame: pd.DataFrame) -> str:
+def plain_columns(cells: Cells | pd.DataFrame) -> str:
     """Columns under their headings."""
-    head, *rows = _aligned(frame)
+    head, *rows = _aligned(cells)
     rule = ["-" * len(text) for text in head]
-    return "\n".join("  ".join(cells) for cells in (head, rule, *rows))
+    return "\n".join("  ".join(line) for line in (head, rule, *rows))
 
 
-def latex(frame: pd.DataFrame, notes: Sequence[str] = ()) -> str:
+def latex(cells: Cells | pd.DataFrame, notes: Sequence[str] = ()) -> str:
     """A tabular with the rules of booktabs; all text is escaped for TeX.
 
     With notes it is a table, whose caption is the first of them; the others stand below.
     """
-    layout = "".join("l" if head in LEFT_ALIGNED else "r" for head in frame.columns)
-    styled = frame.rename(columns=_escaped).map(lambda text: _escaped(str(text))).style.hide(axis="index")
+    layout = "".join("l" if head in LEFT_ALIGNED else "r" for head in cells)
+    styled = _frame(cells).rename(columns=_escaped).map(lambda text: _escaped(str(text))).style.hide(axis="index")
     tabular = str(styled.to_latex(column_format=layout, hrules=True))
     texts = [_escaped(note) for note in notes if note]
     if not texts:

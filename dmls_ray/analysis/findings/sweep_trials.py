@@ -10,8 +10,6 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import Any, ClassVar, Self
 
-import pandas as pd
-
 from dmls_ray.analysis.findings.effects import Comparison, Measure, measures_of
 from dmls_ray.analysis.metrics import is_exact
 from dmls_ray.analysis.results import Results, factors_of, field_names
@@ -307,12 +305,16 @@ def _fixed_batch_field(factors: Sequence[Mapping[str, Any]], varied: Sequence[st
     """Which batch stays from one world size, and from one accum_steps, to the next: global_batch (strong scaling) or
     batch_per_rank (weak).
     """
-    known = [values for values in factors if "accum_steps" in values and values.get("global_batch") is not None]
     if "global_batch" in varied:
         return "global_batch"
-    if known:
-        batches = pd.DataFrame(known).groupby(["world_size", "accum_steps"])[["batch_per_rank", "global_batch"]]
-        differing = batches.agg(frozenset).nunique()
-        if differing.global_batch == 1 < differing.batch_per_rank:
-            return "global_batch"
+    groups: dict[tuple[Any, Any], list[Mapping[str, Any]]] = {}
+    for values in factors:
+        if "accum_steps" in values and values.get("global_batch") is not None:
+            groups.setdefault((values["world_size"], values["accum_steps"]), []).append(values)
+    of_ranks, of_all = (
+        {frozenset(values[name] for values in group) for group in groups.values()}
+        for name in ("batch_per_rank", "global_batch")
+    )
+    if len(of_all) == 1 < len(of_ranks):
+        return "global_batch"
     return "batch_per_rank"

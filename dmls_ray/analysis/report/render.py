@@ -53,7 +53,7 @@ def render_report(reading: SweepSummary, charts: Sequence[Chart]) -> str:
         StoreError: sweep.json cannot be read.
     """
     results, table = reading.results, reading.table
-    frame = table.frame(shown_columns(table).columns)
+    cells = table.cells(shown_columns(table).columns)
     shown = results.records[:MOST_RUNS]
     sessions = read_sweep(results.folder).get("sessions", [])
     css = _theme_css() + (_HERE / "page.css").read_text(encoding="utf-8")
@@ -91,8 +91,8 @@ def render_report(reading: SweepSummary, charts: Sequence[Chart]) -> str:
             more=more,
             held_fixed=_note(table, "held_fixed"),
             measured_on=_note(table, "measured_on"),
-            heads=list(frame.columns),
-            rows=list(zip(frame.values.tolist()[:MOST_RUNS], table.rows, strict=False)),
+            heads=list(cells),
+            rows=list(zip(list(zip(*cells.values(), strict=True))[:MOST_RUNS], table.rows, strict=False)),
             trials={record.trial_id for record in shown},
             rows_left_out=max(0, len(table.rows) - MOST_RUNS),
             charts=charts,

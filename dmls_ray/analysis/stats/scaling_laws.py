@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from dmls_ray.analysis.stats import intervals
@@ -76,6 +75,8 @@ def fits(points: Points, *, strong: bool = True) -> list[Fit]:
         strong: whether the problem stays the same as ranks are added (strong scaling); Amdahl's law needs that.
     """
     sizes = sorted(points)
+    import pandas as pd
+
     frame = pd.DataFrame(dict(points)).dropna()  # of shape (blocks that have all world sizes, world sizes)
     found = []
     for name, (law, count) in _LAWS.items():

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-
-import pandas as pd
+from typing import TYPE_CHECKING
 
 from dmls_ray.analysis.metrics import label_of
 from dmls_ray.analysis.stats.formatting import ratio_text
@@ -13,6 +12,9 @@ from dmls_ray.analysis.table.model import Table, factor, measure_columns
 from dmls_ray.analysis.trials.machine_speeds import machine_speeds
 from dmls_ray.analysis.trials.trial import Trial
 from dmls_ray.records.model import RunRecord
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 _OF_A_RANK = {label_of("train_accuracy"): "train acc. in the last epoch"}
 """What ranks measure otherwise than a run: no rank tests the trained model on training samples."""
@@ -60,6 +62,8 @@ class Layout:
 
 
 def _frame_of_machines(table: Table) -> pd.DataFrame:
+    import pandas as pd
+
     rows = []
     for machine in machine_speeds(table.rows):
         row = {"machine": machine.hosts, "lane": str(machine.lane), "kind": machine.kind, "blocks": str(machine.blocks)}

@@ -10,9 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import median_low
-from typing import Any, Literal
-
-import pandas as pd
+from typing import TYPE_CHECKING, Any, Literal
 
 from dmls_ray.analysis.findings.sweep_trials import SweepTrials
 from dmls_ray.analysis.metrics import is_exact, label_of, metric_of, table_metrics
@@ -25,6 +23,9 @@ from dmls_ray.analysis.trials.run_lengths import were_ended_apart
 from dmls_ray.analysis.trials.steps import bounds_of
 from dmls_ray.analysis.trials.trial import Trial
 from dmls_ray.records.model import OF_A_FIELD, OF_A_METRIC, OF_A_RECORD, RESERVED
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 OF_AN_INTERVAL = "interval_"
 """Prefix of an end of the interval of a metric whose name is taken, as `acc_low` next to a metric `acc_low`."""
@@ -102,18 +103,26 @@ class Table(SweepTrials):
         """The texts of its notes."""
         return [note.text for note in self.typed_notes]
 
-    def frame(self, columns: Sequence[Column] | None = None) -> pd.DataFrame:
+    def cells(self, columns: Sequence[Column] | None = None) -> dict[str, list[str]]:
         """The cells as text, one column per heading; of some columns, or of all."""
         columns = columns or self.columns
         cells = {}
         for head, column in zip(_distinct(columns, "head"), columns, strict=True):
             cells[head] = [column.text(row) for row in self.rows]
-        return pd.DataFrame(cells, dtype=object)
+        return cells
+
+    def frame(self, columns: Sequence[Column] | None = None) -> pd.DataFrame:
+        """`cells` for pandas."""
+        import pandas as pd
+
+        return pd.DataFrame(self.cells(columns), dtype=object)
 
     def numbers(self, columns: Sequence[Column] | None = None) -> pd.DataFrame:
         """The cells, of some columns or of `all_columns`, as numbers: of each metric the mean and the ends of its
         interval.
         """
+        import pandas as pd
+
         columns = columns or all_columns(self)
         names = _distinct(columns, "name")
         cells: dict[str, list[Any]] = {}

@@ -8,8 +8,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-
-import pandas as pd
+from typing import TYPE_CHECKING
 
 from dmls_ray.analysis.metrics import MEMORY_KINDS, MEMORY_METRICS, table_metrics
 from dmls_ray.analysis.results import Results
@@ -23,6 +22,9 @@ from dmls_ray.records.outcome import Outcome
 from dmls_ray.util.errors import ConfigError
 from dmls_ray.util.text import did_you_mean
 from dmls_ray.workloads.registry import workload_classes
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,8 @@ def render(results: Results, name: str) -> RenderedTable:
         results: the runs.
         name: the layout, as after `--by`.
     """
+    import pandas as pd
+
     layout = all_layouts()[name]
     shown = results.of(layout.select(results.records))
     if results.records and not shown.records:

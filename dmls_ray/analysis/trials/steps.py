@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, geometric_mean, median
-from typing import Any
-
-import pandas as pd
+from typing import TYPE_CHECKING
 
 from dmls_ray.analysis.stats.intervals import bonferroni_level, estimate, is_above, is_below
 from dmls_ray.analysis.trials.axis import groups_along_axis
 from dmls_ray.analysis.trials.trial import Trial
 from dmls_ray.records.metrics import COLLECTIVES
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 PARTS = {
     "data_wait_ms": "waiting for data",
@@ -56,14 +57,12 @@ def step_parts(trial: Trial) -> dict[str, float]:
     return _mean_parts(_parts_of_runs(trial).values())
 
 
-def _mean_parts(runs: Iterable[dict[str, float]]) -> dict[str, float]:
-    table = pd.DataFrame([*runs], columns=[*PARTS])
-    if table.empty:
+def _mean_parts(runs: Collection[dict[str, float]]) -> dict[str, float]:
+    if not runs:
         return {}
-    means, steps = table.mean(), table.sum(axis="columns")
-    if steps.min() > 0:
-        means *= geometric_mean(steps) / steps.mean()
-    return dict(means)
+    steps = [sum(parts.values()) for parts in runs]
+    factor = geometric_mean(steps) / fmean(steps) if min(steps) > 0 else 1.0
+    return {name: factor * fmean(parts[name] for parts in runs) for name in PARTS}
 
 
 def bound_of(trial: Trial, smaller: Trial | None = None, larger: Trial | None = None) -> str:
@@ -213,19 +212,21 @@ def slower_rank(trial: Trial) -> tuple[int, float] | None:
 
     None where no rank is slower beyond chance, or by less than a share of the step.
     """
-    own_ms = []
+    later: dict[int, list[float]] = {}
     for record in trial.timed:
         # What a rank does itself in a step.
-        own_ms.append({rank.rank: sum(rank.metrics.get(name, 0.0) for name in _OWN) for rank in record.ranks})
-    own = pd.DataFrame(own_ms)
-    count = len(own.columns)
+        own_ms = {rank.rank: sum(rank.metrics.get(name, 0.0) for name in _OWN) for rank in record.ranks}
+        for rank, own in own_ms.items():
+            later.setdefault(rank, []).append(own - fmean(own_ms.values()))
+    count = len(later)
     if count < 2:
         return None
-    later = own.sub(own.mean(axis="columns"), axis="index") * count / (count - 1)
-    rank: Any = later.mean().idxmax()
-    behind = estimate([*later[rank].dropna()], level=bonferroni_level(count))
+    slowest = max(later, key=lambda rank: fmean(later[rank]))
+    # Than the mean of the others.
+    than_others = [value * count / (count - 1) for value in later[slowest]]
+    behind = estimate(than_others, level=bonferroni_level(count))
     is_large = behind.centre >= _SLOWER_RANK * sum(step_parts(trial).values())
-    return (int(rank), behind.centre) if is_large and is_above(behind, 0) else None
+    return (slowest, behind.centre) if is_large and is_above(behind, 0) else None
 
 
 def samples_of_step(trial: Trial) -> float | None:
@@ -280,6 +281,8 @@ def has_uneven_steps(trial: Trial) -> bool:
 
 def parts_by_block(trial: Trial) -> pd.DataFrame:
     """The parts of a step, of shape (blocks that have them, parts)."""
+    import pandas as pd
+
     runs = _parts_of_runs(trial)
     return pd.DataFrame(runs.values(), index=[*runs], columns=[*PARTS])
 

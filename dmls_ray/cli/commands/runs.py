@@ -6,10 +6,9 @@ import argparse
 import math
 import os
 from collections import Counter
+from itertools import chain
 from pathlib import Path
 from typing import Any
-
-import pandas as pd
 
 from dmls_ray.analysis.json_objects import Ls, Show
 from dmls_ray.analysis.results import Results, load
@@ -57,7 +56,8 @@ def ls(given: argparse.Namespace, console: Console) -> None:
     if given.format == "json":
         print_json(Ls(sweeps=rows))
         return
-    print_result(pd.DataFrame(rows).fillna(""), [], given.format, console)
+    heads = dict.fromkeys(chain.from_iterable(rows))
+    print_result({head: [row.get(head, "") for row in rows] for head in heads}, [], given.format, console)
 
 
 def _describe_sweep(folder: str | Path) -> dict[str, str]:
@@ -122,10 +122,13 @@ def show(given: argparse.Namespace, console: Console) -> None:
     ):
         if rows:
             say(console, f"\n{title}", style="bold")
-            cells = pd.DataFrame(rows).map(_text)
-            widths = cells.apply(lambda column: column.str.len().max())
-            # Without columns that are empty or too long for a table.
-            print_table(cells.loc[:, (widths > 0) & (widths <= _WIDEST_CELL)], console)
+            columns = {}
+            for head in dict.fromkeys(chain.from_iterable(rows)):
+                cells = [_text(row.get(head)) for row in rows]
+                # Without columns that are empty or too long for a table.
+                if 0 < max(map(len, cells)) <= _WIDEST_CELL:
+                    columns[head] = cells
+            print_table(columns, console)
     if record.traceback:
         say(console, "\nLog", style="bold")
         say(console, record.traceback)

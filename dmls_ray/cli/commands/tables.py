@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-import pandas as pd
 from rich import console as rich_console
 
 from dmls_ray.analysis.advise.advice import Advice
 from dmls_ray.analysis.advise.objectives import OBJECTIVES
 from dmls_ray.analysis.advise.rank import advise as advise_on
 from dmls_ray.analysis.compare.sweeps import SweepComparison, compare_sweeps
-from dmls_ray.analysis.export.text_tables import answer_markdown, csv, latex, markdown, markdown_text
+from dmls_ray.analysis.export.text_tables import Cells, answer_markdown, csv, latex, markdown, markdown_text
 from dmls_ray.analysis.json_objects import Table
 from dmls_ray.analysis.results import load
 from dmls_ray.analysis.stats.intervals import MIN_REPEATS
@@ -35,6 +35,9 @@ from dmls_ray.cli.console import (
 from dmls_ray.config.value_texts import share_of
 from dmls_ray.util.errors import ConfigError
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 
 def add_format(parser: Parser, *others: str) -> None:
     formats = ("text", "markdown", "csv", "latex", *others)
@@ -42,19 +45,24 @@ def add_format(parser: Parser, *others: str) -> None:
 
 
 def print_result(
-    frame: pd.DataFrame, notes: Sequence[str], form: str, console: rich_console.Console, *, spare: Sequence[str] = ()
+    cells: Cells | pd.DataFrame,
+    notes: Sequence[str],
+    form: str,
+    console: rich_console.Console,
+    *,
+    spare: Sequence[str] = (),
 ) -> None:
     """Print a table and its notes in one of the formats of `--format`; CSV is the table alone."""
     if form == "csv":
-        print(csv(frame), end="")
+        print(csv(cells), end="")
     elif form == "latex":
-        print(latex(frame, notes))
+        print(latex(cells, notes))
     elif form == "markdown":
-        print(markdown(frame), "", sep="\n")
+        print(markdown(cells), "", sep="\n")
         for note in notes:
             print(f"- {markdown_text(note)}" if note else "")
     else:
-        print_table(frame, console, spare=spare)
+        print_table(cells, console, spare=spare)
         for note in notes:
             say(console, note)
 
@@ -115,7 +123,7 @@ def print_summary(
             print(csv(found.numbers(shown.columns)), end="")
             return
         notes = [*found.notes, *shown.notes(reading.results.where)]
-        print_result(found.frame(shown.columns), notes, form, console, spare=shown.spare or spare_heads())
+        print_result(found.cells(shown.columns), notes, form, console, spare=shown.spare or spare_heads())
     print_answer_as(reading.answer, form, console)
 
 

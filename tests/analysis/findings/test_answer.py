@@ -411,7 +411,7 @@ FOUR_AXES = {
 def test_a_table_has_at_most_8_rows_and_100_columns_and_a_headline_at_most_25_words(axis: str) -> None:
     runs = results(FOUR_AXES, lambda values, repeat: 100.0 + repeat)
     found = AnswerTable(answer(runs, axis))
-    assert sum(len(frame) for frame in found.frames) <= MOST_ROWS
+    assert sum(len(cells["n"]) for cells in found.tables) <= MOST_ROWS
     assert max(map(len, found.lines(100))) <= 100
     assert len(found.headline.split()) <= 25
 

@@ -125,12 +125,12 @@ def test_each_row_of_an_answer_says_whether_the_training_changed_where_rows_diff
     for record in runs.records:
         record.metrics |= {"samples_per_step": record.config["batch_per_rank"], "early_loss": 2.0}
     answer = AnswerTable(answer_along(make_table(runs), "batch_per_rank"))
-    (frame,) = answer.frames
+    (frame,) = answer.tables
     assert set(frame[TRAINING]) == {"changed", "same"}
     for record in runs.records:
         record.metrics["samples_per_step"] = 16
     answer = AnswerTable(answer_along(make_table(runs), "batch_per_rank"))
-    assert TRAINING not in answer.frames[0]
+    assert TRAINING not in answer.tables[0]
     assert {effect.training for effect in answer.json_fields()["effects"]} == {"same"}
 
 

@@ -37,7 +37,7 @@ def table_of(**by_delay: Any) -> Table:
 def test_steps_are_compared_and_not_runs_that_were_ended_after_other_steps() -> None:
     answer = AnswerTable(answer_along(table_of(), "delay"))
     assert answer.headline == "delay 200 vs 30: a step takes 6.14x as long."
-    (frame,) = answer.frames
+    (frame,) = answer.tables
     assert "time of a step" in frame
     assert "time" not in frame
 
