@@ -64,8 +64,9 @@ NEVER_LOADED = {
         "workloads.classification.models", "records.model", "util.errors", "util.importing", "training.rank",
         "storage.store", "storage.remote_store",
     ),
-    ("torch", "ray"): (
-        "cluster.connect", "cli.sweep_script", "execution.run_plan", "workloads.classification.data.sources",
+    ("torch", "ray", "pandas", "scipy"): (
+        "cluster.connect", "cli.sweep_script", "execution.run_plan", "cli.sweep_command", "cli.tune", "cli.ab",
+        "cluster.templates", "workloads.classification.data.sources",
     ),
     ("torch", "torchvision", "ray", "vl_convert", "PIL"): (
         "analysis.results", "analysis.stats.intervals", "analysis.table.build", "analysis.findings.question",

@@ -57,11 +57,14 @@ def test_dmls_ray_and_the_module_are_the_same_command() -> None:
         assert f"\n    {command} " in expected[0]
 
 
-def test_reading_loads_neither_torch_nor_ray(folder: Path) -> None:
+@pytest.mark.parametrize("words", [["--help"], ["ls", "FOLDER"], ["table", "FOLDER"], ["show", "RUN", "FOLDER"]])
+def test_what_is_only_read_loads_no_large_library(folder: Path, words: list[str]) -> None:
+    given = {"FOLDER": str(folder), "RUN": load(folder).records[0].run_id}
+    large = ("torch", "ray", "vl_convert", "pandas", "pyarrow", "scipy.stats", "PIL")
     code = (
         "import sys\nfrom dmls_ray.cli.main import main\n"
-        f"try: main(['table', {str(folder)!r}])\nexcept SystemExit: pass\n"
-        "print('loaded', *[name for name in ('torch', 'ray', 'vl_convert') if name in sys.modules])"
+        f"try: main({[given.get(word, word) for word in words]!r})\nexcept SystemExit as end: assert not end.code\n"
+        f"print('loaded', *[name for name in {large!r} if name in sys.modules])"
     )
     expected = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert expected.splitlines()[-1] == "loaded"
