@@ -95,7 +95,6 @@ def critical_value(
         families: how many families of pairs, each of another measure, share the errors (Bonferroni).
     """
     from scipy.special import stdtrit
-    from scipy.stats import studentized_range
 
     was_looked_at = looks == "open" or (looks == "last" and blocks > FIRST_LOOK)
     errors = _ERRORS
@@ -107,8 +106,12 @@ def critical_value(
     if of_pair_alone:
         pairs = max(trials * (trials - 1) // 2, 1)
         family = float(stdtrit(degrees, (1 + (1 - errors) ** (1 / pairs)) / 2))
+    elif trials <= 2:
+        family = float(stdtrit(degrees, 1 - errors / 2))  # the range of two is the square root of 2 times Student's t
     else:
-        family = float(studentized_range.ppf(1 - errors, max(trials, 2), degrees) / math.sqrt(2))
+        from scipy.stats import studentized_range  # takes half a second to load
+
+        family = float(studentized_range.ppf(1 - errors, trials, degrees) / math.sqrt(2))
     if not was_looked_at:
         return family
     # A sweep stops when all pairs are decided. Of many trials, chance hardly decides all; so what looks add matters
