@@ -212,7 +212,7 @@ def test_a_signal_stops_the_sweep_whether_it_reaches_the_supervisor_or_all_proce
     else:
         stopped.process.send_signal(number)
     code, _, err = stopped.end()
-    assert (code, err) == (130, f"{stopped_text(str(stopped.results))}\n")
+    assert (code, err) == (130, f"{stopped_text(stopped.results.name)}\n")
     assert (stopped.results / "report.html").exists()
 
 
@@ -222,7 +222,7 @@ def test_ctrl_c_ends_a_sweep_of_which_a_part_is_silent(part: str, sweep: Callabl
     stopped.wait_for_rows(1)
     stopped.part(part).suspend()
     stopped.process.send_signal(signal.SIGINT)
-    assert stopped.end()[::2] == (130, f"{stopped_text(str(stopped.results))}\n")
+    assert stopped.end()[::2] == (130, f"{stopped_text(stopped.results.name)}\n")
 
 
 @pytest.mark.parametrize("is_joined", [False, True])
@@ -284,7 +284,7 @@ if __name__ == "__main__":
         sweep(axes, repeats=4, out="out")
     except ClusterLostError as error:
         print("lost:", error)
-    print(sweep(axes, repeats=4, out="out"))
+    print(repr(sweep(axes, repeats=4, out="out")))
 """)
     both = sweep(command=[sys.executable, "twice.py"])
     both.wait_for_rows(1)
@@ -293,5 +293,5 @@ if __name__ == "__main__":
     out, err = both.process.communicate(timeout=WITHIN_S)
     assert (both.process.returncode, err) == (0, "")
     assert "lost: The scheduler's process (broker) died. The runs that had ended are kept; the same command" in out
-    assert out.splitlines()[-1] == "Results('out', 4 runs: 4 ok)"
+    assert "Results('out', 4 runs: 4 ok)" in out.splitlines()[-1]
     assert not both.family.left()

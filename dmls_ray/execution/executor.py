@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -58,7 +59,7 @@ class Executor:
         store: receives a record of each run.
         view: shows the progress.
         heartbeat: reports to the supervisor of this process.
-        held: has Ray and the ranks.
+        held: keeps Ray and the ranks for further calls.
         on_stop: called when the sweep is stopped, before the ranks end, which may take as long as a manager of jobs
             waits.
     """
@@ -69,12 +70,14 @@ class Executor:
         store: Store,
         view: View,
         heartbeat: Heartbeat,
-        held: HeldGroup,
+        held: HeldGroup | None = None,
         *,
         on_stop: Callable[[], None] = lambda: None,
     ) -> None:
         self.state, self.plan, self.options = state, state.plan, state.options
-        self.store, self.view, self.heartbeat, self._held = store, view, heartbeat, held
+        self.store, self.view, self.heartbeat = store, view, heartbeat
+        self._held = held or HeldGroup(self.options)
+        self._at_end = nullcontext() if held else self._held
         self._on_stop = on_stop
         self.board: LiveTensorBoardWriter | None = None
         self.session = datetime.now(UTC).isoformat(timespec="seconds")
@@ -120,7 +123,7 @@ class Executor:
             connected = self._held.connected(
                 on_lost=lambda reason: self.heartbeat.report(reason=reason, within_s=END_TIMEOUT_S)
             )
-            with connected as (session, resources):
+            with self._at_end, connected as (session, resources):
                 if joined is None:
                     self._run_on(session, resources, runs)
                 else:

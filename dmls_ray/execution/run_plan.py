@@ -7,7 +7,6 @@ import inspect
 import itertools
 import shlex
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -226,8 +225,7 @@ def run_plan(
                 _note_other_runs(store.records, view)
                 heartbeat = heartbeat or Heartbeat()
                 heartbeat.report(done=written)
-                with nullcontext(held) if held is not None else HeldGroup(options) as group:
-                    Executor(state, store, view, heartbeat, group, on_stop=write_files).run()
+                Executor(state, store, view, heartbeat, held, on_stop=write_files).run()
         except NotKeptError:
             has_space = False
             raise

@@ -11,7 +11,6 @@ import pytest
 
 from dmls_ray import load
 from dmls_ray.analysis.results import Results
-from dmls_ray.cluster.held_group import HeldGroup
 from dmls_ray.cluster.resources import local_resources
 from dmls_ray.config.options import Options
 from dmls_ray.execution.executor import Executor
@@ -46,7 +45,7 @@ def executor(tmp_path: Path) -> Iterator[Executor]:
     options = Options(out=str(tmp_path), repeats=3, checkpoints=True)
     with Store(tmp_path) as store:
         state = NextRuns(plan, options, [], lambda: Results(tmp_path, []))
-        executor = Executor(state, store, View(), Heartbeat(), HeldGroup(options))  # type: ignore[arg-type]
+        executor = Executor(state, store, View(), Heartbeat())  # type: ignore[arg-type]
         executor._by_id = {run.run_id: run for run in plan.runs}
         yield executor
 
