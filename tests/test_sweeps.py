@@ -521,8 +521,11 @@ def test_ranks_have_the_priority_of_the_command(sweep_command: Command, tmp_path
 
 
 @pytest.mark.slow
-def test_a_rank_that_cannot_start_says_why_and_ends_the_sweep(sweep_command: Command, tmp_path: Path) -> None:
-    # Ray's workers search the working folder first, so this file imitates a broken installation.
+def test_a_rank_that_cannot_start_says_why_and_ends_the_sweep(
+    sweep_command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # All processes search this folder before those of installed packages, so this file imitates a broken installation.
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     (tmp_path / "PIL.py").write_text("raise ImportError('a broken installation')\n")
     done = sweep_command("grid", *GRID, "--repeats", "1")
     assert done.returncode == 1, done.stdout
@@ -556,7 +559,7 @@ until = time.monotonic() + 10
 while ray.available_resources().get("CPU") != 2 and time.monotonic() < until:
     time.sleep(0.1)
 print(ray.available_resources().get("CPU"))
-print(sweep(axes, repeats=1))
+print(repr(sweep(axes, repeats=1)))
 """
     done = python(code, tmp_path)
     printed = done.stdout.splitlines()

@@ -26,7 +26,7 @@ from dmls_ray.cluster.compat import (
 )
 from dmls_ray.cluster.environment import set_environment
 from dmls_ray.cluster.head import HeadWatch
-from dmls_ray.cluster.joining import cluster_of_this_machine, join_cluster, keep_token_private, no_answer
+from dmls_ray.cluster.joining import cluster_of_this_machine, join_cluster, keep_token_private, lost_cluster, no_answer
 from dmls_ray.cluster.resources import Resources, cluster_resources, usable_gpus
 from dmls_ray.cluster.templates import ClusterTemplates, drop_templates, take_templates
 from dmls_ray.util.cores import usable_cores
@@ -128,13 +128,14 @@ class RaySession:
             logging.getLogger("ray.tune").setLevel(logging.INFO if self._verbose else logging.CRITICAL)
             yield cluster_resources()
             connect_by_itself(True)
+            if self._cluster is not None:
+                self._cluster.end_workers()
         except BaseException as error:
             lost = lost_cluster(error)
             is_lost = lost is not None
             if self._cluster is not None:
                 # An orderly end waits for a process that has died, or was stopped together with the sweep. Where none
                 # has, Ray ends first: it would end this process, too, when it misses the raylet.
-                self._cluster.end_workers()
                 if self._cluster.is_whole:
                     ray.shutdown()
                 end_processes(self._cluster.folder.path)
@@ -147,8 +148,6 @@ class RaySession:
         finally:
             if self._head is not None:
                 self._head.end()
-            if self._cluster is not None:
-                self._cluster.end_workers()
             # Without its head, a connection to a cluster that was joined cannot be ended.
             if not is_users and (self._cluster is not None or not is_lost):
                 ray.shutdown()
@@ -193,6 +192,13 @@ class RaySession:
         show_cluster_messages(self._verbose)
         return started
 
+    def end_workers(self) -> bool:
+        """End the worker processes of a cluster that was started here, if Ray can see it; returns whether it does."""
+        if self._cluster is None or not self._cluster.is_whole:
+            return False
+        self._cluster.end_workers()
+        return True
+
     def check(self) -> bool:
         """Check that the cluster is there.
 
@@ -208,17 +214,6 @@ class RaySession:
                 if not process.is_running() or process.status() == psutil.STATUS_ZOMBIE:
                     raise ClusterLostError(f"{part} has ended")
         return self._head is None or self._head.check()
-
-
-def lost_cluster(error: BaseException) -> ClusterLostError | None:
-    """The loss of the cluster that an error of a sweep means, if it does."""
-    import ray
-
-    if isinstance(error, ClusterLostError):
-        return error
-    if isinstance(error, ray.exceptions.RayError | ConnectionError):
-        return ClusterLostError(f"A call to Ray failed ({first_line(error)})")
-    return None
 
 
 LOOPBACK = "127.0.0.1"
@@ -241,7 +236,7 @@ class LocalCluster:
         """Processes that the cluster cannot do without, by their name for a person."""
 
     def end_workers(self) -> None:
-        """Let worker processes end, which are in use no more. Ray would wait for each."""
+        """Let worker processes end, for which Ray would wait. No thread of this process may wait for one of them."""
         if self._templates is not None:
             self._templates.end()
 

@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
-from dmls_ray.cluster.connect import RaySession, cluster_at, lost_cluster
+from dmls_ray.cluster.connect import RaySession, cluster_at
+from dmls_ray.cluster.joining import lost_cluster
 from dmls_ray.cluster.resources import Resources, cluster_resources
 from dmls_ray.config.options import Options
 from dmls_ray.util.errors import ClusterLostError

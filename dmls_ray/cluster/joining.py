@@ -284,3 +284,14 @@ def make_look() -> Any:
         return found, kind
 
     return look
+
+
+def lost_cluster(error: BaseException) -> ClusterLostError | None:
+    """The loss of the cluster that an error of a sweep means, if it does."""
+    import ray
+
+    if isinstance(error, ClusterLostError):
+        return error
+    if isinstance(error, ray.exceptions.RayError | ConnectionError):
+        return ClusterLostError(f"A call to Ray failed ({first_line(error)})")
+    return None

@@ -36,6 +36,10 @@ ANSWER_TIMEOUT_S = 5.0
 """How long the broker may take to answer at the end of the sweep."""
 
 
+LOST_TIMEOUT_S = 3.0
+"""How long the threads of trainers may take to see that the processes of a lost cluster have ended."""
+
+
 class WorkerGroup:
     """The ranks of one sweep, from its start to its end; a context manager.
 
@@ -50,6 +54,7 @@ class WorkerGroup:
         exclusive: whether runs of a lane go one at a time.
         lanes: how many lanes there may be.
         left_out: names of machines that are not used, also if they join later.
+        end_workers: ends all worker processes of a lost cluster of this sweep alone; returns whether it could.
         notify: takes a message for the user.
     """
 
@@ -63,6 +68,7 @@ class WorkerGroup:
         exclusive: bool = True,
         lanes: LaneCount = 1,
         left_out: Collection[str] = (),
+        end_workers: Callable[[], bool] = lambda: False,
         notify: Callable[[str], None] = print,
     ) -> None:
         self.resources, self._demand = resources, demand
@@ -75,6 +81,7 @@ class WorkerGroup:
         self._nodes: list[NodeTrainer] = []
         self._places = {machine.name: place for place, machine in enumerate(resources.machines)}
         """Position of each machine in the order in which runs take machines; later machines come last."""
+        self._end_workers = end_workers
         self._working_dir, self._module_path = os.getcwd(), module_path()
         self._left_out = left_out
         self._refused: set[str] = set()
@@ -106,16 +113,28 @@ class WorkerGroup:
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         """End the ranks and their trainers.
 
-        After the loss of a cluster no call to Ray is made, which may not return.
+        After the loss of a cluster no call to Ray is made, which may not return. Threads that wait for a worker process
+        would end this process when Ray's connection ends, so the workers end first.
         """
         is_lost = kind is not None and issubclass(kind, (ClusterLostError, ray.exceptions.RayError))
         try:
             if not is_lost:
                 self._end(cut_short=kind is not None)
+            else:
+                self._leave_lost()
         except ray.exceptions.RayError as error:
             print(f"Ray went away before the worker group was ended: {first_line(error)}", file=sys.stderr)
         finally:
             self._storage.remove()
+
+    def _leave_lost(self) -> None:
+        """End the worker processes, where that is possible, and wait until no thread of a trainer waits for them."""
+        for node in self._nodes:
+            node.is_over = True
+        until = time.monotonic() + (LOST_TIMEOUT_S if self._end_workers() else 0.0)
+        for node in self._nodes:
+            if node.thread is not None:
+                node.thread.join(max(0.0, until - time.monotonic()))
 
     @cached_property
     def _storage(self) -> TemporaryFolder:

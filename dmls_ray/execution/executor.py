@@ -233,6 +233,7 @@ class Executor:
             exclusive=self.options.is_timed,
             lanes=most_lanes or factory.most_lanes(jobs),
             left_out=self._left_out,
+            end_workers=session.end_workers,
             notify=self.view.note,
         )
         accepts = self.options.accept_slower

@@ -105,6 +105,9 @@ class FakeRay:
     def check(self) -> bool:
         return True
 
+    def end_workers(self) -> bool:
+        return True
+
 
 class FakeGroup:
     """Ranks that nobody has started."""
