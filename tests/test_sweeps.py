@@ -526,7 +526,7 @@ def test_a_rank_that_cannot_start_says_why_and_ends_the_sweep(
 ) -> None:
     # All processes search this folder before those of installed packages, so this file imitates a broken installation.
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    (tmp_path / "PIL.py").write_text("raise ImportError('a broken installation')\n")
+    (tmp_path / "sympy.py").write_text("raise ImportError('a broken installation')\n")
     done = sweep_command("grid", *GRID, "--repeats", "1")
     assert done.returncode == 1, done.stdout
     assert "could not start: ImportError: a broken installation." in done.stderr
