@@ -151,6 +151,7 @@ class _Kept:
                 raise
             if keep is False or (keep is None and self._held.is_in_the_way):
                 self.close()
+                return
             if not self._is_registered and "ray" in sys.modules:
                 atexit.register(self.close)  # after Ray's own handler, so that it runs before
                 self._is_registered = True

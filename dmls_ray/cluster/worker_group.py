@@ -245,8 +245,11 @@ class WorkerGroup:
             # A controller that was still starting registers a little later.
             known = controllers(self.broker)
             for trainer in known.keys() - ended:
-                controller = ended[trainer] = known[trainer]
-                ray.kill(controller) if self._private_cluster else controller.abort.remote()
+                ended[trainer] = known[trainer]
+                if self._private_cluster:
+                    ray.kill(known[trainer])
+                else:
+                    known[trainer].abort.remote()
             time.sleep(0.02)
         for node in self._nodes:
             node.end(max(0.0, until - time.monotonic()))
