@@ -13,9 +13,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NoReturn
 
+from dmls_ray.cli.as_copy import copy_of_standby
 from dmls_ray.execution.supervisor import CHANNEL, EXIT_LOST, Heartbeat, Supervisor, stopped_text
 from dmls_ray.util.errors import ClusterError, ClusterLostError, InputError, NotKeptError, WorkerGroupError
 from dmls_ray.util.interpreter import exit_now, stop_on_signals, use_utf8
+from dmls_ray.util.standby import used_standby
 
 EXIT_TIMEOUT_S = 60.0
 """How long the end of the process may take once the command is over."""
@@ -56,18 +58,19 @@ def start(command: Callable[[Call], int], name: str, arguments: Sequence[str] | 
     if arguments is None:
         use_utf8()
     if is_to_be_supervised(arguments):
-        sys.exit(Supervisor().run())
+        sys.exit(Supervisor(copy_of_standby).run())
     words = sys.argv[1:] if arguments is None else arguments
     heartbeat = Heartbeat.of_supervisor() if CHANNEL in os.environ else Heartbeat()
     stop_on_signals()
-    if heartbeat.is_supervised and _starts_ray(words):
+    if heartbeat.is_supervised and used_standby() is None and _starts_ray(words):
         from dmls_ray.cluster.templates import prepare_templates
 
         prepare_templates()
+    code = 1
     try:
         code = _exit_code(command, Call(name, list(words), heartbeat))
     except ClusterLostError as error:
-        heartbeat.report(ended=True, reason=str(error).partition(". ")[0], within_s=None)
+        heartbeat.report(ended=True, code=EXIT_LOST, reason=str(error).partition(". ")[0], within_s=None)
         if not heartbeat.is_supervised:
             print(error, file=sys.stderr)
         for stream in (sys.stdout, sys.stderr):
@@ -76,7 +79,7 @@ def start(command: Callable[[Call], int], name: str, arguments: Sequence[str] | 
         os._exit(EXIT_LOST)
     finally:
         with contextlib.suppress(KeyboardInterrupt):  # the supervisor is gone, and this process ends anyway
-            heartbeat.report(ended=True, within_s=EXIT_TIMEOUT_S)
+            heartbeat.report(ended=True, code=code, within_s=EXIT_TIMEOUT_S)
     if heartbeat.is_supervised:
         exit_now(code)
     sys.exit(code)

@@ -1,7 +1,7 @@
 """`dmls-ray`: its commands, and the module of each, which is loaded when the command is chosen.
 
-Those of `STARTING` run a sweep. The others start nothing: they read the results of sweeps, also in a folder that was
-copied from a cluster, and load neither PyTorch nor Ray.
+Those of `STARTING` run a sweep. The others load neither PyTorch nor Ray; but for `up` and `down` they read the results
+of sweeps, also in a folder that was copied from a cluster.
 """
 
 from __future__ import annotations
@@ -28,6 +28,8 @@ STARTING = {
 }
 COMMANDS = {
     **STARTING,
+    "up": ("commands.standby", "Hold Ray and what commands import, so that they start at once"),
+    "down": ("commands.standby", "End what up holds"),
     "report": ("commands.files", "Write the report of a sweep again: report.html, one file that needs no network"),
     "table": ("commands.tables", "Print the table of a sweep and its answer, or a table for one question"),
     "figures": ("commands.files", "Draw the figures of a sweep as PNG, SVG and PDF"),
@@ -47,7 +49,7 @@ COMMANDS = {
 }
 """Each command -> its module in `dmls_ray.cli`, and what it does, in the order of --help.
 
-The module has a function of this name, which returns the exit code. One that reads results has the flags that
+The module has a function of this name, which returns the exit code. One that runs no sweep has the flags that
 `<command>_arguments` adds.
 """
 

@@ -168,7 +168,6 @@ def be_worker(*arguments: str) -> None:
     import argparse
     import runpy
 
-    import ray._raylet
     from ray._private.runtime_env.context import RuntimeEnvContext
     from ray.core.generated.common_pb2 import Language
 
@@ -181,11 +180,20 @@ def be_worker(*arguments: str) -> None:
     if given.language != "PYTHON" or wanted.serialize() != plain.serialize():
         wanted.exec_worker(words, Language.Value(given.language))
     os.environ.update(wanted.env_vars)
-    if mode := os.environ.get("RAY_AUTH_MODE"):
-        # Ray sets it while it starts a cluster, after the template was imported.
-        ray._raylet.Config.initialize(json.dumps({"AUTH_MODE": mode}).encode())
+    read_token_mode()
     sys.argv = words
     runpy.run_path(words[0], run_name="__main__")
+
+
+def read_token_mode() -> None:
+    """Let Ray's C++ know whether tokens are sent, which it has read from the environment when it was imported.
+
+    Without it: a copy of a template is refused by the cluster that was started after the template.
+    """
+    import ray._raylet
+
+    if mode := os.environ.get("RAY_AUTH_MODE"):
+        ray._raylet.Config.initialize(json.dumps({"AUTH_MODE": mode}).encode())
 
 
 def setup_worker_program() -> str:

@@ -9,8 +9,8 @@ import signal
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,17 +22,26 @@ from dmls_ray.cluster.compat import (
     connect_by_itself,
     loopback_only,
     prestart_autoscaling_coordinator,
+    read_token_mode,
     show_cluster_messages,
 )
 from dmls_ray.cluster.environment import set_environment
 from dmls_ray.cluster.head import HeadWatch
-from dmls_ray.cluster.joining import cluster_of_this_machine, join_cluster, keep_token_private, lost_cluster, no_answer
+from dmls_ray.cluster.joining import (
+    MODE,
+    cluster_of_this_machine,
+    join_cluster,
+    keep_token_private,
+    lost_cluster,
+    no_answer,
+)
 from dmls_ray.cluster.resources import Resources, cluster_resources, usable_gpus
 from dmls_ray.cluster.templates import ClusterTemplates, drop_templates, take_templates
 from dmls_ray.util.cores import usable_cores
 from dmls_ray.util.errors import ClusterError, ClusterLostError
 from dmls_ray.util.files import PREFIX, TemporaryFolder, short_folder
 from dmls_ray.util.importing import missing_extra
+from dmls_ray.util.standby import Standby, ray_of_standby, variables_of_terminal
 from dmls_ray.util.text import first_line
 
 NAMESPACE = "dmls_ray"
@@ -68,10 +77,13 @@ def cluster_at(address: str | None) -> str | None:
 
 
 class RaySession:
-    """A Ray cluster for the duration of one sweep: joined, or started here and ended with the sweep.
+    """A Ray cluster for the duration of one sweep: joined, or for the sweep alone.
+
+    The latter is that of a standby, where this process uses one that no other command uses; else it is started here,
+    and ends with the sweep.
 
     Args:
-        joined: address of the cluster to join; None to start one.
+        joined: address of the cluster to join; None for one of its own.
         dashboard: whether Ray shows its dashboard.
         verbose: whether Ray and the ranks print.
         on_lost: called with the reason when the head of a cluster that was joined does not answer any more. Calls to
@@ -89,15 +101,19 @@ class RaySession:
         verbose: bool,
         on_lost: Callable[[str], None] = lambda reason: None,
     ) -> None:
-        self.started_here = joined is None
-        if dashboard and self.started_here and (reason := missing_extra("aiohttp_cors", "dashboard", "--dashboard")):
+        self.is_private = joined is None
+        if dashboard and self.is_private and (reason := missing_extra("aiohttp_cors", "dashboard", "--dashboard")):
             raise ClusterError(reason)
         self._joined, self._dashboard, self._verbose = joined, dashboard, verbose
         self._cluster: LocalCluster | None = None
         """The cluster, if it was started here."""
+        self._parts: Mapping[str, psutil.Process] = {}
+        """Processes of this machine that the cluster cannot do without, by their name for a person."""
         self._head: HeadWatch | None = None
         """That of a cluster that was joined."""
         self._on_lost = on_lost
+        self._standby = ExitStack()
+        """Holds the Ray of a standby."""
 
     @contextmanager
     def connected(self) -> Iterator[Resources]:
@@ -148,12 +164,13 @@ class RaySession:
         finally:
             if self._head is not None:
                 self._head.end()
-            # Without its head, a connection to a cluster that was joined cannot be ended.
+            # Without its head, a connection to a cluster that was not started here cannot be ended.
             if not is_users and (self._cluster is not None or not is_lost):
                 ray.shutdown()
                 show_cluster_messages(True)
             if self._cluster is not None:
                 self._cluster.remove()
+            self._standby.close()
 
     def _connect(self) -> LocalCluster | None:
         """Join the cluster, or start one here; returns a cluster that was started.
@@ -180,17 +197,26 @@ class RaySession:
             "logging_level": level,
             "configure_logging": self._verbose,
         }
-        keep_token_private(make=self.started_here)
+        keep_token_private(make=self.is_private)
         started = None
-        if self._joined is None:
-            started = start_cluster(include_dashboard=self._dashboard, **common)
-            if self._verbose:
-                started.folder.keep()
-        else:
+        if self._joined is not None:
             drop_templates()
             join_cluster(self._joined, **common)
+        elif standby := self._free_standby():
+            self._parts = join_standby(standby, **common)
+        else:
+            started = start_cluster(include_dashboard=self._dashboard, **common)
+            self._parts = started.parts
+            if self._verbose:
+                started.folder.keep()
         show_cluster_messages(self._verbose)
         return started
+
+    def _free_standby(self) -> Standby | None:
+        """The standby whose Ray this sweep uses alone from now on; None without one."""
+        if self._dashboard or self._verbose:
+            return None  # its Ray has no dashboard, and passes on no logs
+        return self._standby.enter_context(ray_of_standby())
 
     def end_workers(self) -> bool:
         """End the worker processes of a cluster that was started here, if Ray can see it; returns whether it does."""
@@ -209,10 +235,9 @@ class RaySession:
             ClusterLostError: a process of a cluster that was started here has ended, or the head of one that was joined
                 does not listen any more.
         """
-        if self._cluster is not None:
-            for part, process in self._cluster.parts.items():
-                if not process.is_running() or process.status() == psutil.STATUS_ZOMBIE:
-                    raise ClusterLostError(f"{part} has ended")
+        for part, process in self._parts.items():
+            if not process.is_running() or process.status() == psutil.STATUS_ZOMBIE:
+                raise ClusterLostError(f"{part} has ended")
         return self._head is None or self._head.check()
 
 
@@ -231,19 +256,19 @@ class LocalCluster:
     """
 
     def __init__(self, folder: TemporaryFolder, templates: ClusterTemplates | None) -> None:
-        self.folder, self._templates = folder, templates
+        self.folder, self.templates = folder, templates
         self.parts = {_PARTS[child.name()]: child for child in _children(folder.path) if child.name() in _PARTS}
         """Processes that the cluster cannot do without, by their name for a person."""
 
     def end_workers(self) -> None:
         """Let worker processes end, for which Ray would wait. No thread of this process may wait for one of them."""
-        if self._templates is not None:
-            self._templates.end()
+        if self.templates is not None:
+            self.templates.end()
 
     def remove(self) -> None:
         """Remove what is left when Ray has ended."""
-        if self._templates is not None:
-            self._templates.close()
+        if self.templates is not None:
+            self.templates.close()
         self.folder.remove()
 
     @property
@@ -309,6 +334,27 @@ def start_cluster(*, include_dashboard: bool = False, log_to_driver: bool = Fals
         reason = first_line(error).rstrip(".")
         raise ClusterLostError(f"Ray could not be started in time, as on a busy machine ({reason})") from error
     return LocalCluster(folder, templates)
+
+
+def join_standby(standby: Standby, **options: Any) -> dict[str, psutil.Process]:
+    """Connect this process to the Ray of a standby; returns what that cannot do without.
+
+    Args:
+        standby: that of which this process is a copy.
+        options: further ones of ray.init.
+
+    Raises:
+        ClusterLostError: it has ended.
+    """
+    # As Ray itself sets it where it starts a cluster.
+    os.environ.setdefault(MODE, "token")
+    read_token_mode()
+    try:
+        with loopback_only():
+            join_cluster(standby.address, runtime_env={"env_vars": variables_of_terminal()}, **options)
+        return {part: psutil.Process(pid) for part, pid in standby.parts.items()}
+    except (ClusterError, psutil.Error) as error:
+        raise ClusterLostError("The Ray of dmls-ray up has ended") from error
 
 
 def end_processes(folder: Path) -> None:

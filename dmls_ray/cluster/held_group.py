@@ -54,7 +54,7 @@ class HeldGroup:
     @property
     def joins(self) -> str | None:
         """The cluster that the next call joins; None if that is one of its own, which it may have to start."""
-        if self._session is not None and self._session.started_here:
+        if self._session is not None and self._session.is_private:
             return None
         return cluster_at(self._options.address)
 
@@ -96,7 +96,7 @@ class HeldGroup:
         """Whether the ranks hold what others may ask for: GPUs, or a part of a cluster that was joined."""
         if self._session is None or self._group is None:
             return False
-        return not self._session.started_here or self._group.holds_gpus
+        return not self._session.is_private or self._group.holds_gpus
 
     def suits(self, options: Options) -> bool:
         """Whether a call with these options, in the environment as it is now, finds what it would start."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -24,16 +24,25 @@ _PREPARES = {RUNS: "dmls_ray.training.rank:preload", WORKERS: "dmls_ray.cluster.
 
 
 class ClusterTemplates:
-    """Starts the templates; they import while this process goes on."""
+    """Starts the templates; they import while this process goes on.
 
-    def __init__(self) -> None:
+    Args:
+        further: name of the socket of a template beyond those of a cluster -> what prepares it.
+    """
+
+    def __init__(self, further: Mapping[str, str]) -> None:
         set_environment()
         usual = Path(tempfile.gettempdir())
         self._folder = TemporaryFolder("templates", short_folder(usual, f"/{PREFIX}templates-12345678/{WORKERS}"))
-        sockets = {self._folder.path / name: prepare for name, prepare in _PREPARES.items()}
+        sockets = {self._folder.path / name: prepare for name, prepare in {**_PREPARES, **further}.items()}
         # Libraries read it when they are imported. Ray sets it so for each rank, unless the user has.
         threads = {"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1")}
         self._template = Template(sockets, threads | worker_environment())
+
+    @property
+    def folder(self) -> Path:
+        """The folder of their sockets."""
+        return self._folder.path
 
     @contextmanager
     def known(self) -> Iterator[None]:
@@ -59,10 +68,10 @@ _prepared: list[ClusterTemplates] = []
 """Those that no cluster has taken."""
 
 
-def prepare_templates() -> None:
-    """Start templates for the next cluster that this process starts, where a fork is safe."""
+def prepare_templates(further: Mapping[str, str] | None = None) -> None:
+    """Start templates for the next cluster that this process starts, where a fork is safe; see `ClusterTemplates`."""
     if sys.platform == "linux" and not _prepared:
-        _prepared.append(ClusterTemplates())
+        _prepared.append(ClusterTemplates(further or {}))
 
 
 def take_templates() -> ClusterTemplates | None:

@@ -228,7 +228,7 @@ class Executor:
         group = WorkerGroup(
             resources,
             factory.group_spec(jobs),
-            private_cluster=session.started_here,
+            private_cluster=session.is_private,
             limits=self.options,
             exclusive=self.options.is_timed,
             lanes=most_lanes or factory.most_lanes(jobs),

@@ -16,7 +16,8 @@ import signal
 import subprocess
 import sys
 import time
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
 
 from dmls_ray.util.interpreter import CHILD_SUBREAPER, DEATH_SIGNAL, handle_interrupts, kill_descendants, prctl
 
@@ -46,11 +47,33 @@ def stopped_text(folder: str = "", *, is_fresh: bool = False) -> str:
     return f"{kept} dmls-ray table {where} shows what is there."
 
 
-class Supervisor:
-    """Runs the command of this process in another one, follows its heartbeat, and starts it again."""
+class Process(Protocol):
+    """The process of a sweep."""
 
-    def __init__(self) -> None:
-        self._sweep: subprocess.Popen[bytes] | None = None
+    def send_signal(self, number: int, /) -> None:
+        """Send it a signal."""
+
+    def kill(self) -> None:
+        """Kill it."""
+
+    def poll(self) -> int | None:
+        """None while it runs."""
+
+    def wait(self) -> int:
+        """Wait for its end; returns its exit code, negative for a signal."""
+
+
+class Supervisor:
+    """Runs the command of this process in another one, follows its heartbeat, and starts it again.
+
+    Args:
+        copy: starts the command as a copy of another process, where there is one that serves it. It takes the
+            descriptor of the pipe for the heartbeat, and what `Heartbeat.of_supervisor` is to be given.
+    """
+
+    def __init__(self, copy: Callable[[int, Mapping[str, Any]], Process | None]) -> None:
+        self._copy = copy
+        self._sweep: Process | None = None
         self._status: dict[str, Any] = {"done": 0, "restarts": 0, "folder": "", "is_fresh": False, "reason": ""}
         """What the sweep has reported."""
         self._silent_s = 0.0
@@ -126,26 +149,30 @@ class Supervisor:
         if silence:
             return code, silence
         if self._status["ended"]:
+            code = self._status["code"]
             return code, str(self._status["reason"]) if code == EXIT_LOST else ""
         if code < 0:
             return code, f"The process of the sweep was ended by {signal.Signals(-code).name}"
         return code, f"The process of the sweep ended with exit code {code}"
 
-    def _start(self, *, is_restart: bool) -> tuple[int, subprocess.Popen[bytes]]:
+    def _start(self, *, is_restart: bool) -> tuple[int, Process]:
         """Start the command again in a new process; returns also the end of a pipe where its reports arrive."""
         reader, writer = os.pipe()
         given = {
-            "descriptor": writer,
-            "supervisor": os.getpid(),
             "folder": self._status["folder"] if self._status["is_fresh"] else "",
             "is_restart": is_restart,
         }
         self._silent_s = 0.0
         self._status |= {"ended": False, "within_s": None, "reason": ""}
-        command = [sys.executable, *sys.orig_argv[1:]]
-        self._sweep = subprocess.Popen(command, env={**os.environ, CHANNEL: json.dumps(given)}, pass_fds=[writer])
+        # What has ended without notice may have been the other process.
+        sweep = None if is_restart else self._copy(writer, given)
+        if sweep is None:
+            command = [sys.executable, *sys.orig_argv[1:]]
+            environment = {**os.environ, CHANNEL: channel(writer, os.getpid(), given)}
+            sweep = subprocess.Popen(command, env=environment, pass_fds=[writer])
+        self._sweep = sweep
         os.close(writer)
-        return reader, self._sweep
+        return reader, sweep
 
     @property
     def _patience_s(self) -> float:
@@ -163,6 +190,18 @@ def _print(line: str) -> None:
 
 CHANNEL = "DMLS_RAY_SUPERVISOR"
 """Environment variable with what a supervisor passes on to the process of a sweep, as JSON."""
+
+
+def channel(descriptor: int, parent: int, given: Mapping[str, Any]) -> str:
+    """The value of `CHANNEL` for the process of a sweep.
+
+    Args:
+        descriptor: its end of the pipe for the heartbeat.
+        parent: the process with which it ends.
+        given: what its heartbeat is given.
+    """
+    return json.dumps({"descriptor": descriptor, "parent": parent, "given": given})
+
 
 EXIT_LOST = 75
 """Exit code of a sweep that lost Ray or one of its own processes: the same command continues (EX_TEMPFAIL)."""
@@ -188,14 +227,14 @@ class Heartbeat:
     def of_supervisor(cls) -> Heartbeat:
         """The heartbeat of a process that a supervisor started; from now on, the process ends with its supervisor."""
         # No process that this one starts is the supervisor's.
-        given = json.loads(os.environ.pop(CHANNEL))
+        found = json.loads(os.environ.pop(CHANNEL))
         # Not SIGKILL, after which some of Ray's processes would stay for a minute.
         prctl(DEATH_SIGNAL, signal.SIGTERM)
-        if os.getppid() != given["supervisor"]:
+        if os.getppid() != found["parent"]:
             sys.exit(EXIT_LOST)
-        os.set_inheritable(given["descriptor"], False)
-        os.set_blocking(given["descriptor"], False)
-        return cls(given["descriptor"], folder=given["folder"], is_restart=given["is_restart"])
+        os.set_inheritable(found["descriptor"], False)
+        os.set_blocking(found["descriptor"], False)
+        return cls(found["descriptor"], **found["given"])
 
     def report(self, **facts: object) -> None:
         """Report that this process gets on, with facts: `done`, the number of runs that have a row, `ended`, `folder`

@@ -16,9 +16,10 @@ import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
-from filelock import FileLock, Timeout
+if TYPE_CHECKING:
+    from filelock import FileLock  # loaded where it is needed: it takes as long as the rest of a supervisor
 
 
 def atomic_write_text(path: Path, text: str, *, durable: bool = False) -> None:
@@ -122,6 +123,8 @@ class TemporaryFolder:
     """
 
     def __init__(self, kind: str, parent: Path | None = None) -> None:
+        from filelock import FileLock, Timeout
+
         parent = Path(tempfile.gettempdir()) if parent is None else parent
         remove_abandoned(parent)
         while True:
@@ -159,6 +162,8 @@ class TemporaryFolder:
 
 def remove_abandoned(parent: Path) -> None:
     """Remove the folders of this user whose owners have ended without removing them."""
+    from filelock import FileLock
+
     for lock in parent.glob(f"{PREFIX}*/{_LOCK}"):
         folder = lock.parent
         # Most have an owner that holds the lock; others are of other users.

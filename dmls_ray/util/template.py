@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import io
 import json
 import os
 import pkgutil
@@ -140,6 +141,7 @@ def _become(given: Mapping[str, Any], descriptors: Sequence[int]) -> NoReturn:
         for stream, descriptor in enumerate(descriptors[:3]):
             os.dup2(descriptor, stream)
             os.close(descriptor)
+        _open_streams()
         os.environ.clear()
         os.environ.update(given["environment"])
         os.sched_setaffinity(0, given["cores"])
@@ -153,3 +155,19 @@ def _become(given: Mapping[str, Any], descriptors: Sequence[int]) -> NoReturn:
         traceback.print_exc()
     finally:
         exit_now(code)
+
+
+def _open_streams() -> None:
+    """Make the standard streams anew, as an interpreter does at its start: they know whether they are a terminal."""
+    for descriptor, name in enumerate(("stdin", "stdout", "stderr")):
+        before = getattr(sys, name)
+        raw: Any = io.FileIO(descriptor, "w" if descriptor else "r", closefd=False)
+        stream = io.TextIOWrapper(
+            io.BufferedWriter(raw) if descriptor else io.BufferedReader(raw),
+            before.encoding,
+            before.errors,
+            line_buffering=name == "stderr" or os.isatty(descriptor),
+            write_through=before.write_through,
+        )
+        setattr(sys, name, stream)
+        setattr(sys, f"__{name}__", stream)

@@ -11,8 +11,9 @@ from typing import Any
 
 TEMPLATES = "DMLS_RAY_TEMPLATES"
 """Variable with the folder of the sockets of templates."""
-RUNS, WORKERS = "runs", "workers"
-"""Names of the sockets: of the template of the processes of runs, and of that of Ray's worker processes."""
+RUNS, WORKERS, COMMANDS = "runs", "workers", "commands"
+"""Names of the sockets: of the template of the processes of runs, of that of Ray's worker processes, and of that of
+commands, which `dmls-ray up` holds."""
 
 HEADER_BYTES = 8
 """Size of the number before a request: the bytes that follow."""
@@ -23,6 +24,7 @@ def request(
     call: str,
     arguments: Sequence[Any],
     *,
+    folder: str | None = None,
     descriptors: Sequence[int] = (),
     environment: Mapping[str, str] | None = None,
 ) -> socket.socket:
@@ -34,6 +36,7 @@ def request(
         name: of the socket of the template.
         call: `module:function`.
         arguments: of the function, after the descriptors; JSON.
+        folder: of the sockets; by default, that which `TEMPLATES` names.
         descriptors: open files for the copy, which has them under other numbers.
         environment: of the copy; by default, that of this process.
 
@@ -54,7 +57,7 @@ def request(
     body = json.dumps(asked).encode()
     connection = socket.socket(socket.AF_UNIX)
     try:
-        connection.connect(os.path.join(os.environ[TEMPLATES], name))
+        connection.connect(os.path.join(os.environ[TEMPLATES] if folder is None else folder, name))
         socket.send_fds(connection, [len(body).to_bytes(HEADER_BYTES)], [0, 1, 2, *descriptors])
         connection.sendall(body)
     except BaseException:

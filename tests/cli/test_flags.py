@@ -86,7 +86,7 @@ HERE = Resources((Machine("here", "1", 4, 0),))
 class FakeRay:
     """Stands in for Ray and for all that runs on it."""
 
-    started_here = True
+    is_private = True
 
     def __init__(self) -> None:
         self.is_started = False

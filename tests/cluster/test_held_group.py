@@ -74,7 +74,7 @@ def test_ray_starts_with_the_first_call_and_ends_after_the_ranks(monkeypatch: py
         yield HERE
         events.append("Ray ends")
 
-    session = SimpleNamespace(connected=connected, started_here=True)
+    session = SimpleNamespace(connected=connected, is_private=True)
     monkeypatch.setattr("dmls_ray.cluster.held_group.RaySession", lambda *_, **__: session)
     monkeypatch.setattr("dmls_ray.cluster.held_group.cluster_resources", lambda: HERE)
     with HeldGroup(Options(address="local")) as held:
@@ -87,7 +87,7 @@ def test_ray_starts_with_the_first_call_and_ends_after_the_ranks(monkeypatch: py
 
 
 def test_a_failed_call_to_ray_is_the_loss_of_the_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
-    session = SimpleNamespace(connected=nullcontext, started_here=True)
+    session = SimpleNamespace(connected=nullcontext, is_private=True)
     monkeypatch.setattr("dmls_ray.cluster.held_group.RaySession", lambda *_, **__: session)
     monkeypatch.setattr("dmls_ray.cluster.held_group.cluster_resources", lambda: HERE)
     held = HeldGroup(Options(address="local"))
@@ -102,7 +102,7 @@ def kept(monkeypatch: pytest.MonkeyPatch) -> Callable[..., HeldGroup]:
     """Function that lends the ranks of this process to a call, as if Ray was there."""
 
     def lend(keep: bool | None = None, *, joins: bool = False, **options: Any) -> HeldGroup:
-        session = SimpleNamespace(connected=nullcontext, started_here=not joins, check=lambda: True)
+        session = SimpleNamespace(connected=nullcontext, is_private=not joins, check=lambda: True)
         monkeypatch.setattr("dmls_ray.cluster.held_group.RaySession", lambda *_, **__: session)
         monkeypatch.setattr("dmls_ray.cluster.held_group.cluster_resources", lambda: HERE)
         monkeypatch.setattr(Group, "check", lambda self: None)

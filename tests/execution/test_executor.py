@@ -99,7 +99,7 @@ def test_the_files_of_a_sweep_that_is_stopped_are_written_before_its_ranks_end(
     monkeypatch.setattr("dmls_ray.cluster.worker_group.WorkerGroup", Group)
     monkeypatch.setattr("dmls_ray.cluster.tune.run_jobs.run_jobs", stopped)
     executor._on_stop = lambda: events.append("files are written")
-    session = SimpleNamespace(started_here=True, end_workers=lambda: True)
+    session = SimpleNamespace(is_private=True, end_workers=lambda: True)
     with pytest.raises(KeyboardInterrupt), executor._held:
         executor._run_on(session, local_resources(), executor.plan.runs)  # type: ignore[arg-type]
     assert events == ["files are written", "the ranks end"]
