@@ -2,9 +2,9 @@
 
 The unit is a launch of torchrun with two ranks that make a gloo group and end: a machine that is twice as slow changes
 no ratio. Each pair measures the launch and the sweep one after the other, in turn; with --base FOLDER also the sweep
-of another checkout of this project.
+of another checkout of this project, with --up also while `dmls-ray up` holds what it needs.
 
-    python benchmarks/start.py [--pairs 6] [--cases model script many] [--base FOLDER] [--timeline]
+    python benchmarks/start.py [--pairs 6] [--cases model script many] [--base FOLDER] [--up] [--timeline]
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ import sys
 import tempfile
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -32,6 +33,7 @@ _LEAST_CPU_S = 0.05
 """Processes that took less are not shown."""
 _MARK = "DMLS_RAY_START"
 """Variable in the environment of all processes of a command."""
+_ENVIRONMENT = {**os.environ, _MARK: uuid.uuid4().hex, "PYTHONPATH": str(PROJECT)}
 _MIB = 2**20
 
 LAUNCH = """
@@ -105,12 +107,11 @@ class Watch:
     """The processes of a command, by a variable in their environment.
 
     Args:
-        mark: its value.
         began: when the command was given.
     """
 
-    def __init__(self, mark: str, began: float) -> None:
-        self._mark, self._began = mark, began
+    def __init__(self, began: float) -> None:
+        self._began = began
         self._others: set[int] = set()
         self.seen: dict[int, Seen] = {}
 
@@ -122,7 +123,7 @@ class Watch:
             try:
                 process = psutil.Process(pid)
                 if pid not in self.seen:
-                    if process.environ().get(_MARK) != self._mark:
+                    if process.environ().get(_MARK) != _ENVIRONMENT[_MARK]:
                         self._others.add(pid)
                         continue
                     self.seen[pid] = Seen("", time.monotonic() - self._began)
@@ -154,6 +155,26 @@ def _name(process: psutil.Process) -> str:
     return next(iter(scripts), Path(words[0]).name)
 
 
+def dmls_ray(*words: str) -> list[str]:
+    """A command of dmls-ray."""
+    return [sys.executable, "-m", "dmls_ray", *words]
+
+
+UP = "up"
+
+
+@contextmanager
+def held(is_held: bool) -> Iterator[None]:
+    """Hold what commands need within the block, or not."""
+    if is_held:
+        subprocess.run(dmls_ray("up"), env=_ENVIRONMENT, check=True, capture_output=True)
+    try:
+        yield
+    finally:
+        if is_held:
+            subprocess.run(dmls_ray("down"), env=_ENVIRONMENT, check=True, capture_output=True)
+
+
 def watch(case: str, project: Path, folder: Path) -> Timeline:
     """Give the command of a case, and watch it to its end.
 
@@ -162,12 +183,11 @@ def watch(case: str, project: Path, folder: Path) -> Timeline:
     """
     (folder / "train.py").write_text(SCRIPT)
     out = folder / f"out-{time.monotonic_ns()}"
-    mark = uuid.uuid4().hex
-    words = [sys.executable, "-m", "dmls_ray", *CASES[case], "--device", "cpu", "--out", str(out), "--address", "local"]
-    env = {**os.environ, "PYTHONPATH": str(project), _MARK: mark}
+    words = dmls_ray(*CASES[case], "--device", "cpu", "--out", str(out), "--address", "local")
+    env = _ENVIRONMENT | {"PYTHONPATH": str(project)}
     found = Timeline()
     began = time.monotonic()
-    watched = Watch(mark, began)
+    watched = Watch(began)
     rows = out / "runs.jsonl"
     size = 0
     with open(folder / "printed.txt", "w+") as printed:
@@ -201,20 +221,27 @@ def launch_s(folder: Path) -> float:
     return time.monotonic() - began
 
 
-def measure(case: str, projects: Sequence[Path], pairs: int, *, shows_timeline: bool) -> list[dict[str, str]]:
-    """A row for each checkout: the times of a case, and their ratios to a launch and to the first checkout."""
+def measure(case: str, starts: Mapping[str, Path], pairs: int, *, shows_timeline: bool) -> list[dict[str, str]]:
+    """A row for each way to start: the times of a case, and their ratios to a launch and to the first way.
+
+    Args:
+        case: name of the command.
+        starts: name of a way -> the checkout that is run; of `UP`, while what it needs is held.
+        pairs: how often each is measured.
+        shows_timeline: whether the processes of each are printed.
+    """
     launches: list[float] = []
-    found: dict[Path, list[Timeline]] = {project: [] for project in projects}
+    found: dict[str, list[Timeline]] = {name: [] for name in starts}
     for pair in range(pairs):
-        with tempfile.TemporaryDirectory() as name:
-            launches.append(launch_s(Path(name)))
-            for project in projects if pair % 2 else list(reversed(projects)):
-                found[project].append(watch(case, project, Path(name)))
+        with tempfile.TemporaryDirectory() as folder:
+            launches.append(launch_s(Path(folder)))
+            for name in starts if pair % 2 else reversed(list(starts)):
+                with held(name == UP):
+                    found[name].append(watch(case, starts[name], Path(folder)))
     rows = []
-    first, *_ = projects
-    for project in projects:
-        timelines = found[project]
-        row = {"case": case, "checkout": "base" if project != projects[-1] else "this", "pairs": str(pairs)}
+    first, *_ = starts
+    for name, timelines in found.items():
+        row = {"case": case, "start": name, "pairs": str(pairs)}
         row["launch s"] = with_range(launches)
         for text, times in {
             "first row": [item.first_row_s for item in timelines],
@@ -224,10 +251,10 @@ def measure(case: str, projects: Sequence[Path], pairs: int, *, shows_timeline: 
             row[f"{text} s"] = with_range(times)
             ratios = [value / launch for value, launch in zip(times, launches, strict=True)]
             row[f"{text}, launches"] = with_interval(ratios)
-        if project != first:
+        if name != first:
             before = [item.first_row_s for item in found[first]]
             ratios = [item.first_row_s / base for item, base in zip(timelines, before, strict=True)]
-            row["first row, of base"] = with_interval(ratios)
+            row[f"first row, of {first}"] = with_interval(ratios)
         row["MiB"] = with_range([item.memory_mib for item in timelines], 0)
         row["CPU s"] = with_range([sum(seen.cpu_s for seen in item.processes.values()) for item in timelines], 1)
         rows.append(row)
@@ -250,12 +277,14 @@ def main() -> None:
     parser.add_argument("--pairs", type=int, default=6)
     parser.add_argument("--cases", nargs="+", choices=list(CASES), default=list(CASES))
     parser.add_argument("--base", type=Path, metavar="FOLDER", help="another checkout to compare with")
+    parser.add_argument("--up", action="store_true", help="also while dmls-ray up holds what is needed")
     parser.add_argument("--timeline", action="store_true", help="print the processes of the last sweep")
     args = parser.parse_args()
-    projects = [args.base.resolve(), PROJECT] if args.base else [PROJECT]
+    starts = {"base": args.base.resolve()} if args.base else {}
+    starts |= {"this": PROJECT} | ({UP: PROJECT} if args.up else {})
     rows = []
     for case in args.cases:
-        rows += measure(case, projects, args.pairs, shows_timeline=args.timeline)
+        rows += measure(case, starts, args.pairs, shows_timeline=args.timeline)
     print_table(rows)
     print(f"\n{machine('torch', 'ray')}")
 
