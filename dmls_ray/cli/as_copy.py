@@ -71,7 +71,7 @@ def copy_of_standby(heartbeat: int, given: Mapping[str, Any]) -> Copy | None:
     if standby is None or option == "-c":
         return None
     if differing := standby.differences():
-        _say(f"dmls-ray up is not used: other {differing[0]} than where it was given. Give it here to use it.")
+        _say(f"dmls-ray up is not used: {differing[0]} is another than where it was given. dmls-ray up starts it anew.")
         return None
     ours, theirs = socket.socketpair()
     be_copy = f"{__name__}:be_command"

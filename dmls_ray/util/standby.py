@@ -87,7 +87,9 @@ def find_standby() -> Standby | None:
     """The standby of this user on this machine, which may have ended without notice; None without one."""
     try:
         with open_regular(state_file()) as file:
-            return Standby(**json.load(file))
+            # Commands give it their environment.
+            is_own = os.fstat(file.fileno()).st_uid == os.getuid()
+            return Standby(**json.load(file)) if is_own else None
     except (OSError, ValueError, TypeError):  # none, or that of another version
         return None
 
@@ -102,9 +104,9 @@ def circumstances() -> dict[str, str]:
     of_terminal = variables_of_terminal()
     found = {f"variable {name}": value for name, value in os.environ.items() if name not in of_terminal}
     found["Python"] = repr((sys.prefix, os.path.realpath(sys.executable), sys.version, sys.flags, sys.warnoptions))
-    found["installed packages"] = repr([_changed(Path(sysconfig.get_path(kind))) for kind in ("purelib", "platlib")])
+    found["folder of installed packages"] = repr([_changed(Path(sysconfig.get_path(kind))) for kind in ("purelib", "platlib")])
     found["code of dmls_ray"] = repr(sorted(_sources()))
-    found["cores"] = repr(os.sched_getaffinity(0) if sys.platform == "linux" else None)
+    found["set of cores"] = repr(os.sched_getaffinity(0) if sys.platform == "linux" else None)
     found["user"] = repr((os.getuid(), os.getgid(), os.getgroups()))
     kinds = sorted(name for name in dir(resource) if name.startswith("RLIMIT_"))
     found["ulimit"] = repr([resource.getrlimit(getattr(resource, kind)) for kind in kinds])
