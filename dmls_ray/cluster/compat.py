@@ -15,6 +15,8 @@ from contextlib import contextmanager, suppress
 from types import SimpleNamespace
 from typing import Any
 
+from dmls_ray.util.template_request import TEMPLATES, know_templates
+
 NODE_DIED_TEXT = "its node has died"
 """In Ray's error about a worker whose machine is gone. Without it, such a death counts as a retry."""
 
@@ -180,6 +182,7 @@ def be_worker(*arguments: str) -> None:
     if given.language != "PYTHON" or wanted.serialize() != plain.serialize():
         wanted.exec_worker(words, Language.Value(given.language))
     os.environ.update(wanted.env_vars)
+    know_templates(os.environ.pop(TEMPLATES))
     read_token_mode()
     sys.argv = words
     runpy.run_path(words[0], run_name="__main__")

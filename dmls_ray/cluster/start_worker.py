@@ -15,11 +15,11 @@ def start_worker() -> None:
     """Ask for a worker process, and end."""
     # This folder has modules that are none to others.
     sys.path[0] = str(Path(__file__).parents[2])
-    from dmls_ray.util.template_request import WORKERS, request
+    from dmls_ray.util.template_request import TEMPLATES, WORKERS, request
 
     del sys.path[0]
     try:
-        request(WORKERS, "dmls_ray.cluster.compat:be_worker", sys.argv[1:])
+        request(WORKERS, "dmls_ray.cluster.compat:be_worker", sys.argv[1:], folder=os.environ[TEMPLATES])
     except OSError:
         from dmls_ray.cluster.compat import setup_worker_program
 

@@ -171,6 +171,8 @@ class Supervisor:
             environment = {**os.environ, CHANNEL: channel(writer, os.getpid(), given)}
             sweep = subprocess.Popen(command, env=environment, pass_fds=[writer])
         self._sweep = sweep
+        if self._is_stopped:
+            sweep.send_signal(signal.SIGTERM)  # the signal came before it could be sent on
         os.close(writer)
         return reader, sweep
 

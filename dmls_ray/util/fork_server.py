@@ -30,7 +30,7 @@ from typing import Any, NoReturn
 import psutil  # noqa: F401 - before the handler of a signal needs it, which may interrupt an import
 
 from dmls_ray.util.interpreter import CHILD_SUBREAPER, DEATH_SIGNAL, exit_now, kill_descendants, prctl
-from dmls_ray.util.template_request import RUNS, TEMPLATES, request
+from dmls_ray.util.template_request import RUNS, known_templates, request
 
 _FORK, _KILL = b"f", b"k"
 """What the client asks for: a child, with the descriptors of its connection and of its status; the end of the child."""
@@ -54,12 +54,10 @@ class ForkServer:
     @staticmethod
     def _start(descriptor: int, prepare: str, arguments: Sequence[str]) -> Callable[[], object]:
         """Start the server at the other end of its socket; returns a function that waits for its end."""
-        if TEMPLATES in os.environ:
-            # User code learns nothing of templates.
-            environment = {name: value for name, value in os.environ.items() if name != TEMPLATES}
+        if folder := known_templates():
             serve_here = f"{__name__}:serve", (prepare, arguments)
             with contextlib.suppress(OSError):  # the template has ended
-                copy = request(RUNS, *serve_here, descriptors=[descriptor], environment=environment)
+                copy = request(RUNS, *serve_here, folder=folder, descriptors=[descriptor])
                 return functools.partial(_wait_for_end, copy)
         program = [
             f"import sys; sys.path[:] = {sys.path!r}",

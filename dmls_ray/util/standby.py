@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import IO
 
 from dmls_ray.util.files import atomic_replace, cache_root, open_regular
+from dmls_ray.util.template_request import know_templates
 
 _OF_TERMINAL = re.compile(
     r"_|COLORTERM|COLUMNS|DISPLAY|GPG_TTY|LINES|OLDPWD|PWD|SHLVL|STY|TMUX\w*|WINDOW\w*|XAUTHORITY|"
@@ -104,7 +105,9 @@ def circumstances() -> dict[str, str]:
     of_terminal = variables_of_terminal()
     found = {f"variable {name}": value for name, value in os.environ.items() if name not in of_terminal}
     found["Python"] = repr((sys.prefix, os.path.realpath(sys.executable), sys.version, sys.flags, sys.warnoptions))
-    found["folder of installed packages"] = repr([_changed(Path(sysconfig.get_path(kind))) for kind in ("purelib", "platlib")])
+    found["folder of installed packages"] = repr(
+        [_changed(Path(sysconfig.get_path(kind))) for kind in ("purelib", "platlib")]
+    )
     found["code of dmls_ray"] = repr(sorted(_sources()))
     found["set of cores"] = repr(os.sched_getaffinity(0) if sys.platform == "linux" else None)
     found["user"] = repr((os.getuid(), os.getgid(), os.getgroups()))
@@ -123,6 +126,7 @@ _given: list[Standby] = []
 def use_standby(standby: Standby) -> None:
     """Let this process, which is a copy of one of its templates, use it; the standby stays as long as the process."""
     _given.append(standby)
+    know_templates(standby.templates)
     descriptor = os.open(standby.users, os.O_RDONLY)
     fcntl.flock(descriptor, fcntl.LOCK_SH)
 

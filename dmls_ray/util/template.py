@@ -20,6 +20,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import traceback
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -147,10 +148,13 @@ def _become(given: Mapping[str, Any], descriptors: Sequence[int]) -> NoReturn:
         os.sched_setaffinity(0, given["cores"])
         sys.path[:] = given["path"]
         os.chdir(given["folder"])
+        tempfile.tempdir = None  # it is of the environment
         pkgutil.resolve_name(given["call"])(*descriptors[3:], *given["arguments"])
         code = 0
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else int(end.code is not None)
+    except KeyboardInterrupt:
+        code = 128 + signal.SIGINT
     except BaseException:  # noqa: BLE001 - whatever a copy raises ends this process only
         traceback.print_exc()
     finally:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 TEMPLATES = "DMLS_RAY_TEMPLATES"
-"""Variable with the folder of the sockets of templates."""
+"""Variable with the folder of the sockets of templates, for the processes of Ray."""
 RUNS, WORKERS, COMMANDS = "runs", "workers", "commands"
 """Names of the sockets: of the template of the processes of runs, of that of Ray's worker processes, and of that of
 commands, which `dmls-ray up` holds."""
@@ -19,25 +19,40 @@ HEADER_BYTES = 8
 """Size of the number before a request: the bytes that follow."""
 
 
+_known = [""]
+
+
+def know_templates(folder: str) -> None:
+    """Let this process know the folder of the sockets of templates. Others that it starts learn nothing of them."""
+    _known[0] = folder
+
+
+def known_templates() -> str:
+    """The folder of the sockets of templates that this process knows; empty without."""
+    return _known[0]
+
+
 def request(
     name: str,
     call: str,
     arguments: Sequence[Any],
     *,
-    folder: str | None = None,
+    folder: str,
     descriptors: Sequence[int] = (),
+    streams: Sequence[int] = (0, 1, 2),
     environment: Mapping[str, str] | None = None,
 ) -> socket.socket:
     """Ask a template for a copy that makes a call, and ends.
 
-    It has this process's standard streams, working folder, module search path and cores, and a session of its own.
+    It has this process's working folder, module search path and cores, and a session of its own.
 
     Args:
         name: of the socket of the template.
         call: `module:function`.
         arguments: of the function, after the descriptors; JSON.
-        folder: of the sockets; by default, that which `TEMPLATES` names.
+        folder: of the sockets.
         descriptors: open files for the copy, which has them under other numbers.
+        streams: its standard streams; by default, those of this process.
         environment: of the copy; by default, that of this process.
 
     Returns:
@@ -57,8 +72,8 @@ def request(
     body = json.dumps(asked).encode()
     connection = socket.socket(socket.AF_UNIX)
     try:
-        connection.connect(os.path.join(os.environ[TEMPLATES] if folder is None else folder, name))
-        socket.send_fds(connection, [len(body).to_bytes(HEADER_BYTES)], [0, 1, 2, *descriptors])
+        connection.connect(os.path.join(folder, name))
+        socket.send_fds(connection, [len(body).to_bytes(HEADER_BYTES)], [*streams, *descriptors])
         connection.sendall(body)
     except BaseException:
         connection.close()

@@ -16,7 +16,7 @@ import pytest
 
 from dmls_ray.util.fork_server import ForkServer
 from dmls_ray.util.template import Template
-from dmls_ray.util.template_request import RUNS, TEMPLATES, WORKERS, request
+from dmls_ray.util.template_request import RUNS, WORKERS, know_templates, known_templates, request
 from tests.util.test_fork_server import describe, wait_until_gone
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="templates are for Linux alone")
@@ -59,9 +59,16 @@ def started(folder: Path, prepare: str) -> Template:
     return Template(prepares, {"ONLY_OF_THE_TEMPLATE": "1"})
 
 
+@pytest.fixture(autouse=True)
+def unknown_again() -> Iterator[None]:
+    """Templates of a test are not known to the next."""
+    yield
+    know_templates("")
+
+
 @pytest.fixture
-def template(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Template]:
-    monkeypatch.setenv(TEMPLATES, str(tmp_path))
+def template(tmp_path: Path) -> Iterator[Template]:
+    know_templates(str(tmp_path))
     template = started(tmp_path, f"{__name__}:load_decimal")
     yield template
     template.end()
@@ -71,7 +78,7 @@ def template(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Templa
 def asked(name: str, function: str, *arguments: Any, **options: Any) -> str:
     """What a copy writes into a pipe."""
     reader, writer = os.pipe()
-    copy = request(name, f"{__name__}:{function}", arguments, descriptors=[writer], **options)
+    copy = request(name, f"{__name__}:{function}", arguments, folder=known_templates(), descriptors=[writer], **options)
     os.close(writer)
     written = os.read(reader, 2**16).decode()
     os.close(reader)
@@ -116,22 +123,22 @@ def test_copies_that_have_ended_leave_nothing(template: Template) -> None:
     assert len(others) == 1  # the second template
 
 
-def test_all_copies_end_with_the_template(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(TEMPLATES, str(tmp_path))
+def test_all_copies_end_with_the_template(tmp_path: Path) -> None:
+    know_templates(str(tmp_path))
     template = started(tmp_path, f"{__name__}:load_decimal")
     pids = [int(pid) for name in (RUNS, WORKERS) for pid in asked(name, "sleep_long").split()]
     template.end()
     template.wait()
     wait_until_gone(pids)
     with pytest.raises((ConnectionRefusedError, FileNotFoundError)):
-        request(RUNS, f"{__name__}:sleep_long", [])
+        request(RUNS, f"{__name__}:sleep_long", [], folder=str(tmp_path))
 
 
 OWNER = """
 import os, sys
 from pathlib import Path
-from tests.util.test_template import TEMPLATES, RUNS, WORKERS, asked, started
-os.environ[TEMPLATES] = sys.argv[1]
+from tests.util.test_template import RUNS, WORKERS, asked, know_templates, started
+know_templates(sys.argv[1])
 template = started(Path(sys.argv[1]), "tests.util.test_template:load_decimal")
 print(*(asked(name, "sleep_long") for name in (RUNS, WORKERS)), flush=True)
 os.kill(os.getpid(), 9)
@@ -153,7 +160,7 @@ def test_a_fork_server_is_a_copy_of_a_template_of_which_its_children_know_nothin
     child = server.start(describe_variables)
     variables, parents = child.connection.recv()
     child.wait()
-    assert TEMPLATES not in variables
+    assert not [name for name, value in variables.items() if value == known_templates()]
     template_pid = json.loads(asked(RUNS, "describe_process"))["template"]
     assert parents[1] == template_pid
     server.close()
@@ -165,10 +172,8 @@ def describe_variables(connection: Any) -> None:
     connection.send((dict(os.environ), [server.pid, server.ppid()]))
 
 
-def test_a_fork_server_starts_by_itself_where_its_template_has_failed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv(TEMPLATES, str(tmp_path))
+def test_a_fork_server_starts_by_itself_where_its_template_has_failed(tmp_path: Path) -> None:
+    know_templates(str(tmp_path))
     template = started(tmp_path, f"{__name__}:fail")
     template.wait()
     server = ForkServer("importlib:import_module", "decimal")

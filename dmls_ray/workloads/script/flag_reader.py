@@ -21,6 +21,7 @@ from pathlib import Path
 from types import FrameType, ModuleType
 from typing import Any, NoReturn
 
+from dmls_ray.util.template_copy import live_with
 from dmls_ray.util.text import first_line
 from dmls_ray.workloads.script.as_main import place_in_program, place_of, run_as_main
 from dmls_ray.workloads.script.parsers import AbslParser, ArgparseParser, ClickParser, FlagParser
@@ -181,6 +182,19 @@ def _described(error: BaseException) -> str:
     line = f"{type(error).__name__}: {first_line(error, empty='')}".rstrip(": ")
     place = place_in_program(error)
     return f"{line} ({place})" if place else line
+
+
+def read_in_copy(life: int, *words: str) -> NoReturn:
+    """Be the process that it would be by its command line.
+
+    Args:
+        life: as of `live_with`.
+        words: those of the command line.
+    """
+    live_with(life)
+    sys.argv[1:] = words
+    sys.orig_argv = [sys.executable, "-m", __name__, *words]
+    main()
 
 
 def main() -> NoReturn:

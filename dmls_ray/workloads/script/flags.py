@@ -20,7 +20,12 @@ from dmls_ray.config.fields import FieldSpec
 from dmls_ray.util.digests import file_of_program, source_digests
 from dmls_ray.util.errors import UserCodeError
 from dmls_ray.util.programs import module_beside, module_of
+from dmls_ray.util.template_copy import Copy, copy_of
+from dmls_ray.util.template_request import RUNS, known_templates
 from dmls_ray.util.text import did_you_mean
+
+_Process = subprocess.Popen[bytes] | Copy
+_READER = "dmls_ray.workloads.script.flag_reader"
 
 READ_TIMEOUT_S = 120.0
 """How long a program may take until it reads its command line, with its imports."""
@@ -94,7 +99,7 @@ class FlagReader:
         """Each subcommand that may follow the words, with its flags."""
         self.unknown_because = ""
         """Why the flags are not known; empty where they are."""
-        self._process: subprocess.Popen[str] | None = None
+        self._process: _Process | None = None
         self._folder = tempfile.TemporaryDirectory(prefix="dmls_ray-flags-", ignore_cleanup_errors=True)
         """Temporary files of the program, and what it prints: a pipe that nobody reads would stop it."""
         if _may_parse(program):
@@ -104,41 +109,35 @@ class FlagReader:
 
     def _start(self, words: Sequence[str], copy: tuple[str, str], variables: Mapping[str, str]) -> None:
         folder = self._folder.name
-        command = [sys.executable, "-m", "dmls_ray.workloads.script.flag_reader", folder, *copy, self.program, *words]
         own = {
             "TMPDIR": folder,
             "PYTHONDONTWRITEBYTECODE": "1",
             "PYTHON_TYRO_BACKEND": "argparse",  # tyro has a parser of its own, too
         }
-        with open(Path(folder, "said"), "w", encoding="utf-8") as said:
-            process = subprocess.Popen(
-                command,
-                env={**os.environ, **variables, **own},
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=said,
-                encoding="utf-8",
-            )
-        self._process = process
-        assert process.stdout is not None
-        ready, _, _ = select.select([process.stdout], [], [], READ_TIMEOUT_S)
+        asked, ask = os.pipe()
+        answer, answered = os.pipe()
+        self._questions, self._answers = os.fdopen(ask, "w", encoding="utf-8"), os.fdopen(answer, encoding="utf-8")
+        with open(asked, "rb"), open(answered, "wb"), open(Path(folder, "said"), "wb") as said:
+            streams = (asked, answered, said.fileno())
+            self._process = _start([folder, *copy, self.program, *words], streams, {**os.environ, **variables, **own})
+        ready, _, _ = select.select([answer], [], [], READ_TIMEOUT_S)
         if not ready:
-            process.kill()
+            self._process.kill()
             self.unknown_because = f"it has not read its command line after {READ_TIMEOUT_S:g} s"
             return
-        line = process.stdout.readline()
+        line = self._answers.readline()
         if line:
-            answer = json.loads(line)
-            self.subcommands = answer["subcommands"]
-            for described in answer["flags"]:
-                self._add(described)
-            if answer["reason"]:
-                self.unknown_because = f"{answer['reason']} before a parser that is known reads its command line"
+            described = json.loads(line)
+            self.subcommands = described["subcommands"]
+            for flag in described["flags"]:
+                self._add(flag)
+            if described["reason"]:
+                self.unknown_because = f"{described['reason']} before a parser that is known reads its command line"
             return
-        process.communicate()
+        self._process.wait()
         said_text = Path(folder, "said").read_text(encoding="utf-8", errors="replace")
         lines = [line.strip() for line in said_text.splitlines() if line.strip()]
-        said_last = lines[-1].rstrip(".") if lines else f"exit code {process.returncode}"
+        said_last = lines[-1].rstrip(".") if lines else "it says nothing"
         # An argument that is filled for each run may be wrong in braces.
         if any("{" in word for word in words):
             self.unknown_because = f"it fails with braces among its arguments: {said_last}"
@@ -183,10 +182,8 @@ class FlagReader:
         """What the program's parser says against its whole command line; empty if it takes it, or has no parser."""
         if self._process is None or self.unknown_because:
             return ""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        print(json.dumps([*words]), file=self._process.stdin, flush=True)
-        answer: str = json.loads(self._process.stdout.readline() or '""')
+        print(json.dumps([*words]), file=self._questions, flush=True)
+        answer: str = json.loads(self._answers.readline() or '""')
         return answer
 
     def about(self) -> str:
@@ -225,8 +222,30 @@ class FlagReader:
         """End the process."""
         if self._process is not None:
             self._process.kill()
-            self._process.communicate()
+            self._process.wait()
+            self._questions.close()
+            self._answers.close()
         self._folder.cleanup()
+
+
+def _start(
+    words: Sequence[str], streams: tuple[int, int, int], environment: Mapping[str, str]
+) -> subprocess.Popen[bytes] | Copy:
+    """Start the process of a reader; where there is a template, as a copy that has imported PyTorch.
+
+    Args:
+        words: its arguments.
+        streams: its standard streams.
+        environment: its environment.
+    """
+    if folder := known_templates():
+        read = f"{_READER}:read_in_copy"
+        copy = copy_of(RUNS, read, words, folder=folder, streams=streams, environment=environment)
+        if copy is not None:
+            return copy
+    questions, answers, said = streams
+    command = [sys.executable, "-m", _READER, *words]
+    return subprocess.Popen(command, env=environment, stdin=questions, stdout=answers, stderr=said)
 
 
 def _field_of(option: str) -> str:

@@ -1,0 +1,92 @@
+"""`Copy`: a process that is a copy of a template, and ends with the process that has asked for it. Loads little."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import select
+import signal
+import socket
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from dmls_ray.util.template_request import request
+
+_PID_BYTES = 16
+
+
+class Copy:
+    """The process, which is no child of this one.
+
+    Args:
+        pid: its id.
+        life: a socket whose other end is open until the copy ends. The end of this one is the end of the copy.
+    """
+
+    def __init__(self, pid: int, life: socket.socket) -> None:
+        self._pid, self._life = pid, life
+
+    def send_signal(self, number: int, /) -> None:
+        """Send it a signal, unless it has ended."""
+        if self.poll() is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self._pid, number)
+
+    def kill(self) -> None:
+        """Kill it."""
+        self.send_signal(signal.SIGKILL)
+
+    def poll(self) -> int | None:
+        """None while it runs."""
+        return -signal.SIGKILL if select.select([self._life], [], [], 0)[0] else None
+
+    def wait(self) -> int:
+        """Wait for its end; returns the exit code of a process that was killed, since its own is not known."""
+        with contextlib.suppress(OSError):
+            self._life.recv(1)
+        return -signal.SIGKILL
+
+
+def copy_of(
+    name: str,
+    call: str,
+    arguments: Sequence[Any],
+    *,
+    folder: str,
+    descriptors: Sequence[int] = (),
+    streams: Sequence[int] = (0, 1, 2),
+    environment: Mapping[str, str] | None = None,
+) -> Copy | None:
+    """Ask a template for a copy that makes a call, and wait until it has begun; None where the template has ended.
+
+    Args:
+        name, call, arguments, folder, descriptors, streams, environment: as of `request`. The first descriptor that the
+            function gets is that of its life, for `live_with`.
+    """
+    ours, theirs = socket.socketpair()
+    with contextlib.suppress(OSError):
+        with theirs:
+            request(
+                name, call, arguments, folder=folder, descriptors=[theirs.fileno(), *descriptors], streams=streams,
+                environment=environment,
+            )  # fmt: skip
+        if pid := ours.recv(_PID_BYTES):
+            return Copy(int(pid), ours)
+    ours.close()
+    return None
+
+
+def live_with(life: int) -> None:
+    """Say that this copy has begun, and let it get SIGTERM when the process that has asked for it ends.
+
+    Args:
+        life: descriptor of the socket that leads there.
+    """
+    os.set_inheritable(life, True)  # by a program that takes the place of this one
+    os.write(life, str(os.getpid()).encode())
+    fcntl.fcntl(life, fcntl.F_SETSIG, signal.SIGTERM)
+    fcntl.fcntl(life, fcntl.F_SETOWN, os.getpid())
+    fcntl.fcntl(life, fcntl.F_SETFL, fcntl.fcntl(life, fcntl.F_GETFL) | os.O_ASYNC)
+    if select.select([life], [], [], 0)[0]:
+        os.kill(os.getpid(), signal.SIGTERM)
