@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from dmls_ray.analysis.findings import effects, same_training, slowdown
+from dmls_ray.analysis.findings import effects, replacement, same_training
 from dmls_ray.analysis.stats.intervals import Estimate
 from dmls_ray.analysis.trials.steps import StepChange
 from dmls_ray.analysis.words_on_pairs import pair_label, place_text
@@ -98,16 +98,16 @@ class Table(AnswerObject, frozen=True):
 
 
 class Ab(AnswerObject, frozen=True):
-    """`dmls-ray ab`: whether a revision is slower."""
+    """`dmls-ray ab`: whether a revision is slower, or with --metric better."""
 
     a: str
     b: str
-    verdict: slowdown.Word
+    verdict: replacement.Word
     exit_code: int
-    allowed: float
-    """Share of the speed that may be lost."""
-    speed: Sequence[EffectObject]
-    """The speed of b against a, in each place."""
+    allowed: float | None
+    """Share of the speed that may be lost; null where a metric is judged."""
+    judged: Sequence[EffectObject]
+    """The speed, or the metric, of b against a, in each place."""
     outcomes: Sequence[str]
     """How runs of b ended that did not train."""
     more_repeats: int | None

@@ -99,6 +99,19 @@ class Results:
         return None
 
     @cached_property
+    def judged_by(self) -> tuple[str, bool] | None:
+        """The metric by which alone the last call compares trials, and whether less of it is better; None for the usual
+        measures.
+
+        Raises:
+            StoreError: sweep.json cannot be read.
+        """
+        last = [{}, *read_sweep(self.folder).get("sessions", [])][-1]
+        if last.get("mode") == "search" or last.get("metric") is None:
+            return None
+        return last["metric"], bool(last.get("minimizes"))
+
+    @cached_property
     @gc_disabled()
     def runs(self) -> pd.DataFrame:
         """One row a run: the fields of its configuration, what is recorded of it but the picture, its metrics, and

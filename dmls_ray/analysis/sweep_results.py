@@ -55,7 +55,7 @@ class SweepResults(Results):
     def of_results(cls, results: Results) -> SweepResults:
         """The same runs."""
         made = cls(results.folder, results.records, mirror=results.mirror, left_out=results.left_out)
-        made.until = results.until
+        made.until, made.judged_by = results.until, results.judged_by
         return made
 
     def __len__(self) -> int:
@@ -69,7 +69,7 @@ class SweepResults(Results):
     def summary(self) -> SweepSummary:
         """The table of the trials, and the answer to what the sweep asked."""
         results = self.of(self.records)  # else it refers to itself, and a copy of a URI stays for a while
-        results.until = self.until
+        results.until, results.judged_by = self.until, self.judged_by
         return summarize(results)
 
     def to_pandas(self) -> pd.DataFrame:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dmls_ray.analysis.findings.answer import MOST_ROWS, Answer, Missing
 from dmls_ray.analysis.findings.effects import Comparison, Effect
 from dmls_ray.analysis.findings.question import Decision
-from dmls_ray.analysis.findings.slowdown import Slowdown
+from dmls_ray.analysis.findings.replacement import Replacement, Slowdown
 from dmls_ray.analysis.stats.formatting import GENERIC, POINTS, format_interval, format_value, ratio_text, with_sign
 from dmls_ray.analysis.stats.intervals import Interval
 from dmls_ray.analysis.stats.looks import FIRST_LOOK
@@ -293,7 +293,7 @@ def claim_text(claim: Effect) -> str:
     return f"{pair_text(claim.pair)}: {claim.measure.noun} {amount_text(claim)}"
 
 
-def slowdown_text(found: Slowdown, first: str, second: str) -> str:
+def replacement_text(found: Replacement, first: str, second: str) -> str:
     """Why one value of a field may take the place of the first one, or may not."""
     if found.word == "failed":
         return f"no run of {first} trained, so there is nothing to compare {second} with"
@@ -301,12 +301,13 @@ def slowdown_text(found: Slowdown, first: str, second: str) -> str:
         return f"{second} does not train ({', '.join(found.outcomes)}), but {first} does"
     told = []
     for effect in found.effects:
-        speed = _TAKES[effect.measure.name].format(amount_text(effect), first=first)
-        told.append(f"{speed}{with_place(effect.pair)} (n={effect.contrast.n})")
+        told.append(f"{_told(effect, first)}{with_place(effect.pair)} (n={effect.contrast.n})")
     for pair in found.apart:
         told.append(f"was not measured in the same blocks as {first}{with_place(pair)}")
-    allowed = f"slower by more than {100 * found.allowed:.3g}%"
-    ends = {"keep": f"not {allowed}", "discard": allowed, "cannot say": f"whether it is {allowed} is undecided"}
+    ends = {"keep": "better beyond chance", "discard": "not better", "cannot say": "whether it is better is undecided"}
+    if isinstance(found, Slowdown):
+        allowed = f"slower by more than {100 * found.allowed:.3g}%"
+        ends = {"keep": f"not {allowed}", "discard": allowed, "cannot say": f"whether it is {allowed} is undecided"}
     text = f"{second} {', '.join(told)}; {ends[found.word]}"
     if found.word != "cannot say":
         return text
@@ -315,6 +316,12 @@ def slowdown_text(found: Slowdown, first: str, second: str) -> str:
     if found.more_repeats is None:
         return f"{text}, and more repeats are unlikely to decide it"
     return f"{text}; about {found.more_repeats} more repeats decide it"
+
+
+def _told(effect: Effect, first: str) -> str:
+    """An effect in words that follow the name of a value."""
+    words = _TAKES.get(effect.measure.name, f"has {effect.measure.noun} {{}} against {{first}}")
+    return words.format(amount_text(effect), first=first)
 
 
 def describe_unfinished(left: int, asked: int) -> str:

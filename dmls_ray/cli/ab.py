@@ -1,13 +1,13 @@
-"""`dmls-ray ab A B -- sweep train.py`: whether revision B of a script is slower than A, for people and for CI."""
+"""`dmls-ray ab A B -- sweep train.py`: whether revision B of a script is slower than A, or better by a metric."""
 
 from __future__ import annotations
 
 import inspect
 import itertools
 
-from dmls_ray.analysis.findings.slowdown import judge_slowdown
+from dmls_ray.analysis.findings.replacement import Slowdown, judge_replacement
 from dmls_ray.analysis.json_objects import Ab, EffectObject
-from dmls_ray.analysis.words import slowdown_text
+from dmls_ray.analysis.words import replacement_text
 from dmls_ray.cli.call import Call
 from dmls_ray.cli.console import EXIT_FAILED, EXIT_OK, EXIT_SLOWER, EXIT_UNCLEAR, print_json, say
 from dmls_ray.cli.largest import field_of_largest
@@ -16,6 +16,7 @@ from dmls_ray.cli.sweep_command import measure, parser_of, print_plan
 from dmls_ray.cli.sweep_flags import flag_of
 from dmls_ray.cli.sweep_output import show_results, summary_of
 from dmls_ray.cli.what import asks_for_help, folder_of, take_what
+from dmls_ray.config.grid import SEED_STRIDE
 from dmls_ray.config.options import Until
 from dmls_ray.config.sweep_file import Preset, What
 from dmls_ray.execution.view import ProgressConsole
@@ -27,6 +28,9 @@ _ANNOTATIONS = {"keep": "notice", "discard": "error", "cannot say": "warning", "
 """Verdict -> command of a GitHub workflow."""
 
 
+_CONFIRM = "--confirm"
+_NARROWEST = 1e-6
+"""Half-width of an interval that no sweep reaches."""
 _EXAMPLE = "dmls-ray ab main HEAD -- sweep train.py"
 
 
@@ -40,8 +44,13 @@ def ab(call: Call) -> int:
     Slower means by more than --equivalent 2%. Runs are repeated until that is decided, within --budget 10m. They start
     in copies of the repository, which include untracked files; --share data lets them read a large folder in place.
     --format github writes the verdict as an annotation, json everything as one object.
+
+    With --metric NAME, a number that the script logs or prints (--metric-regex), B is kept if it is better beyond
+    chance, over runs with other seeds: --steps none runs the script to its end, --goal says what is better. The best of
+    many tries looks better than it is: --confirm measures what was kept with seeds that no try has used, once.
     Exit codes: 0 keep, 1 A does not train, 2 wrong usage, 3 discard, 4 cannot say, 130 stopped.
     Example: dmls-ray ab origin/main HEAD -- sweep train.py --steps 50 -- --data /d
+             dmls-ray ab main HEAD --metric val_loss -- sweep train.py --steps none
     """
     if asks_for_help(call):
         print(inspect.getdoc(ab))
@@ -50,7 +59,7 @@ def ab(call: Call) -> int:
     request = parse_request(parser_of(preset, call), preset, words, what, formats=("text", "json", "github"))
     if name := field_of_largest(request.axes):
         raise ConfigError(f"{flag_of(name)} max may differ between the revisions; give values.")
-    if not request.options.is_timed:
+    if not request.options.is_timed and request.options.metric is None:
         given = "--search" if request.options.search else "--times off"
         raise ConfigError(f"{given}: runs share the machine, so their speeds say nothing; leave it out.")
     if request.dry_run:
@@ -58,19 +67,20 @@ def ab(call: Call) -> int:
     results, plan = measure(request, call)
     summary = summary_of(results, plan, request.options)
     first, second = plan.axes["revision"]
-    verdict = judge_slowdown(summary.table, "revision", (first, second), request.options.until or Until())
+    verdict = judge_replacement(summary.table, "revision", (first, second), request.options.until or Until())
     code = _CODES[verdict.word]
     if request.is_json:
         found = Ab(
-            **summary.json_fields(), a=first, b=second, verdict=verdict.word, exit_code=code, allowed=verdict.allowed,
-            speed=[EffectObject.of_effect(effect) for effect in verdict.effects], outcomes=verdict.outcomes,
+            **summary.json_fields(), a=first, b=second, verdict=verdict.word, exit_code=code,
+            allowed=verdict.allowed if isinstance(verdict, Slowdown) else None,
+            judged=[EffectObject.of_effect(effect) for effect in verdict.effects], outcomes=verdict.outcomes,
             more_repeats=verdict.more_repeats,
         )  # fmt: skip
         print_json(found)
         return code
     console = ProgressConsole()
     show_results(results, plan, request, console, has_verdict=True)
-    line = f"{verdict.word}: {slowdown_text(verdict, first, second)}."
+    line = f"{verdict.word}: {replacement_text(verdict, first, second)}."
     if request.given["format"] == "github":
         line = f"::{_ANNOTATIONS[verdict.word]} title=dmls-ray ab {first} {second}::{line}"
     say(console, line, "bold")
@@ -94,13 +104,20 @@ def _asked(call: Call) -> tuple[Preset, What, list[str]]:
         raise ConfigError(f"say after -- which script is run: {_EXAMPLE}.")
     call.take(len(flags) + 2)
     script = take_what(call)
+    is_confirmation = _CONFIRM in flags
+    flags = [word for word in flags if word != _CONFIRM]
+    # A verdict needs an interval much narrower than the 2% that may be lost.
+    options = {"budget": 600.0, "within": 0.005, "whole_blocks": True}
+    if any(word.partition("=")[0] == "--metric" for word in (*flags, *call.words)):
+        # Only the direction of a difference is asked for, however small it is.
+        options = {"budget": 600.0, "within": _NARROWEST, "equivalent": 0.0}
     preset = Preset(
-        name=f"{folder_of(script)}-ab",
+        name=f"{folder_of(script)}-ab{'-confirm' if is_confirmation else ''}",
         axis="revision",
-        axes={},
+        # Repeats without it have seeds that are multiples of the stride.
+        axes={"seed": [SEED_STRIDE // 2]} if is_confirmation else {},
         description=f"Compare revisions {' and '.join(revisions)} of {script}.",
-        # A verdict needs an interval much narrower than the 2% that may be lost.
-        options={"budget": 600.0, "within": 0.005, "whole_blocks": True},
+        options=options,
         workload=None,
     )
     return preset, What(train=script), ["--revision", *revisions, *flags, *call.words]

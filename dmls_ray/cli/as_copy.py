@@ -17,7 +17,7 @@ from typing import Any
 
 from dmls_ray.execution.supervisor import CHANNEL, channel
 from dmls_ray.util.standby import Standby, find_standby, use_standby
-from dmls_ray.util.template_copy import Copy, copy_of, live_with
+from dmls_ray.util.template_copy import Copy, live_with, start_copy
 from dmls_ray.util.template_request import COMMANDS
 
 PREPARE = f"{__name__}:prepare"
@@ -40,7 +40,7 @@ def copy_of_standby(heartbeat: int, given: Mapping[str, Any]) -> Copy | None:
         return None
     arguments = [program, option == "-m", sys.argv, sys.orig_argv, dict(given), asdict(standby)]
     be_copy = f"{__name__}:be_command"
-    copy = copy_of(COMMANDS, be_copy, arguments, folder=standby.templates, descriptors=[heartbeat])
+    copy = start_copy(COMMANDS, be_copy, arguments, folder=standby.templates, descriptors=[heartbeat])
     if copy is not None:  # else the standby has ended
         _say("Processes of dmls-ray up are used.")
     return copy

@@ -2,28 +2,33 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Iterator, Mapping, Sequence
 
 from dmls_ray.analysis.findings.effects import Effect
 from dmls_ray.analysis.findings.question import SweepQuestion
 from dmls_ray.analysis.results import Results
-from dmls_ray.analysis.stats.formatting import ratio_text
-from dmls_ray.analysis.stats.intervals import Interval, deviation_factors, exponential
+from dmls_ray.analysis.stats.formatting import GENERIC, format_interval, ratio_text
+from dmls_ray.analysis.stats.intervals import MIN_REPEATS, Interval, deviation_factors, exponential
 from dmls_ray.analysis.summary import SweepSummary
 from dmls_ray.analysis.trials.machine_speeds import machine_speeds
+from dmls_ray.analysis.trials.trial import Trial
 from dmls_ray.analysis.words import amount_text, count_noun
 from dmls_ray.analysis.words_on_machines import disturbance_notes
 from dmls_ray.cli.console import say
 from dmls_ray.cli.request import Request
 from dmls_ray.config.grid import Plan
+from dmls_ray.config.value_texts import duration
 from dmls_ray.execution.view import ProgressConsole
 from dmls_ray.records.cpu_state import CpuState, read_cpu
 from dmls_ray.records.gpu_state import GpuState, held_by, open_gpus, peer_links, read_gpu
-from dmls_ray.records.model import RunRecord
+from dmls_ray.records.model import RunRecord, seconds_of_run
 from dmls_ray.records.provenance import describe_environment
 
 REPEATS = (5, 12, 30)
 """Numbers of repeats whose smallest difference is printed."""
+SEEDS = (3, 5, 10, 30)
+"""The same for the metric that a sweep is judged by, which differs by the seed."""
 POWER = 0.8
 """Share of sweeps that show the smallest difference."""
 
@@ -39,9 +44,14 @@ def show_diagnosis(results: Results, plan: Plan, request: Request, console: Prog
     say(console, "")
     # Without looks, which sweeps with a given number of repeats do not take.
     given = results.of(results.records)
-    given.until = None
+    given.until, given.judged_by = None, results.judged_by
     as_given = SweepSummary(given, question).answer.answer.comparisons
-    for line in noise_text(comparisons[0][0], as_given[0][0]):
+    counts: Sequence[int] = REPEATS
+    run_s = None
+    if metric := request.options.metric:
+        counts, run_s = SEEDS, statistics.fmean(map(seconds_of_run, results.records))
+        say(console, spread_text(metric, summary.table.rows))
+    for line in noise_text(comparisons[0][0], as_given[0][0], counts, run_s):
         say(console, line)
     cpu, gpus = read_cpu(), open_gpus()
     states = list(map(read_gpu, gpus))
@@ -59,7 +69,9 @@ def show_diagnosis(results: Results, plan: Plan, request: Request, console: Prog
     say(console, f"Runs: {results.where}")
 
 
-def noise_text(effect: Effect, as_given: Effect) -> Iterator[str]:
+def noise_text(
+    effect: Effect, as_given: Effect, counts: Sequence[int] = REPEATS, run_s: float | None = None
+) -> Iterator[str]:
     """Whether a configuration differs from itself, and the smallest differences that sweeps show.
 
     The smallest difference is that of `BlockModel` with `POWER`, from the spread of the paired differences and with the
@@ -68,6 +80,8 @@ def noise_text(effect: Effect, as_given: Effect) -> Iterator[str]:
     Args:
         effect: of the one trial against the other, as the sweep has judged it.
         as_given: as if the number of repeats had been given.
+        counts: numbers of repeats.
+        run_s: seconds of a run, for what repeats of two settings take; without it, that is not said.
     """
     contrast, noun = as_given.contrast, effect.measure.noun
     text = f"A/A: {noun} {amount_text(effect)}, n={contrast.n}"
@@ -82,11 +96,26 @@ def noise_text(effect: Effect, as_given: Effect) -> Iterator[str]:
     else:
         yield f"{text}: the two do not differ beyond chance."
     yield f"Smallest difference in {noun} that {POWER:.0%} of sweeps would find here, with its interval:"
-    for repeats in REPEATS:
+    for repeats in counts:
         size = contrast.half_width_after(repeats, POWER)
         low, high = (size * factor for factor in deviation_factors(contrast.n))
-        ratio = Interval(*map(exponential, (size, low, high)))
-        yield f"{repeats:4} repeats  {ratio_text(ratio, x=True)}"
+        if effect.measure.is_ratio:
+            text = ratio_text(Interval(*map(exponential, (size, low, high))), x=True)
+        else:
+            text = format_interval(Interval(size, low, high), GENERIC)
+        cost = "" if run_s is None else f"  {duration(2 * repeats * run_s)} for two settings"
+        yield f"{repeats:4} repeats  {text}{cost}"
+
+
+def spread_text(metric: str, rows: Sequence[Trial]) -> str:
+    """How a metric spreads over seeds, with the interval of normal values; empty of fewer than three."""
+    values = [value for row in rows for value in row.by_block(metric).values()]
+    if len(values) < MIN_REPEATS:
+        return ""
+    deviation = statistics.stdev(values)
+    spread = Interval(deviation, *(deviation * factor for factor in deviation_factors(len(values))))
+    mean = GENERIC(statistics.fmean(values))
+    return f"{metric} over {len(values)} seeds: mean {mean}, standard deviation {format_interval(spread, GENERIC)}"
 
 
 def machine_lines(

@@ -26,7 +26,7 @@ from dmls_ray.config.sweep_file import SWEEP_FILE, sweep_file_text
 from dmls_ray.config.value_texts import duration
 from dmls_ray.execution.jobs import JobFactory
 from dmls_ray.execution.next_runs import NextRuns, kept_records
-from dmls_ray.execution.planning import results_location, search_minimizes
+from dmls_ray.execution.planning import judged_by, minimizes, results_location
 from dmls_ray.execution.run_plan import check_plan
 from dmls_ray.execution.view import ProgressConsole
 from dmls_ray.records.model import Durations
@@ -66,6 +66,7 @@ def show_plan(plan: Plan, options: Options, console: ProgressConsole) -> None:
         [record for record in kept_records(plan, results.records, options) if record.run_id in planned]
     )
     results.until = options.until
+    results.judged_by = judged_by(options)
     state = NextRuns(plan, options, records, lambda: results)
     if joined is None:
         check_accelerator(here, configs_of(state.missing))
@@ -123,8 +124,8 @@ def summary_of(results: Results, plan: Plan, options: Options) -> SweepSummary:
         given=plan.axes,
         axis=options.axis,
         changed=plan.changed,
-        minimizes=search_minimizes(options),
-        metric=options.metric if options.search else None,
+        minimizes=minimizes(options),
+        metric=options.searched_metric if options.search else None,
     )
     return SweepSummary(results, question)
 
@@ -179,7 +180,7 @@ def describe_saved_weights(results: Results) -> str:
 
 def _show_best(summary: SweepSummary, plan: Plan, request: Request, console: ProgressConsole) -> None:
     """Print the commands that train the best configuration of a search again."""
-    metric = request.options.metric
+    metric = request.options.searched_metric
     rows = best_first(summary.table, metric)
     if not rows:
         say(

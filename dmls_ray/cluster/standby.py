@@ -17,8 +17,9 @@ from typing import IO
 
 import ray
 
-from dmls_ray.cluster.connect import NAMESPACE, LocalCluster, end_processes, start_cluster
+from dmls_ray.cluster.connect import NAMESPACE
 from dmls_ray.cluster.joining import keep_token_private
+from dmls_ray.cluster.local import LocalCluster, end_processes, start_cluster
 from dmls_ray.cluster.templates import prepare_templates
 from dmls_ray.util.errors import ClusterError, DmlsRayError
 from dmls_ray.util.interpreter import CHILD_SUBREAPER, DEATH_SIGNAL, handle_interrupts, kill_descendants, prctl

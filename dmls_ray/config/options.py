@@ -91,11 +91,12 @@ class Options(RunLimits, Until):
     """Of a search: how many trials a searcher other than grid proposes."""
     scheduler: Literal["asha", "median", "none"] = setting("asha", group="search")
     """Of a search: rule by which poor runs are stopped after an epoch: Ray Tune's ASHA or its median rule."""
-    metric: str = setting("test_accuracy", group="search")
-    """Of a search: metric to optimize; any that the workload reports for an epoch."""
-    goal: Literal["auto", "max", "min"] = setting("auto", group="search")
-    """Of a search: whether the metric is maximized or minimized; auto: by its entry in the registry; a
-    metric without one is minimized if it is a loss."""
+    metric: str | None = setting(None, group="repeats")
+    """Metric by which alone trials are compared, as a number that a script prints or logs. Of a search the one to
+    optimize, any that the workload reports for an epoch; test_accuracy without it."""
+    goal: Literal["auto", "max", "min"] = setting("auto", group="repeats")
+    """Whether the metric is to be large or small; auto: by its entry in the registry; one without an entry is to be
+    small if it is a loss, and large if it is an accuracy."""
     repeats: Count | Literal["auto"] = setting("auto", group="repeats")
     """Runs of each trial, each with its own seed. auto: 3, and then more until the comparisons are decided; of a
     search 1."""
@@ -184,6 +185,8 @@ class Options(RunLimits, Until):
         if given and not self.search:
             name, value = given.popitem()
             raise ConfigError(f"{name}={value} only applies to a search; add --search.")
+        if self.goal != "auto" and self.metric is None and not self.search:
+            raise ConfigError(f"--goal {self.goal} says what is better of a metric; add --metric, or leave it out.")
         if self.uses_searcher and self.repeats != 1:
             raise ConfigError(f"repeats={self.repeats} does not go with searcher={self.searcher}; use repeats 1.")
 
@@ -192,6 +195,11 @@ class Options(RunLimits, Until):
         specs = [spec for spec in field_specs(Options).values() if spec.setting.group == group]
         values = {spec.name: getattr(self, spec.name) for spec in specs}
         return {spec.name: values[spec.name] for spec in specs if values[spec.name] != spec.default}
+
+    @property
+    def searched_metric(self) -> str:
+        """What a search optimizes."""
+        return self.metric or "test_accuracy"
 
     @property
     def mode(self) -> str:

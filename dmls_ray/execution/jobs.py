@@ -19,7 +19,7 @@ from dmls_ray.config.grid import Plan, Run, configs_of
 from dmls_ray.config.options import Options
 from dmls_ray.config.search_space import SearchSpace
 from dmls_ray.execution.next_runs import NextRuns
-from dmls_ray.execution.planning import search_minimizes
+from dmls_ray.execution.planning import minimizes
 from dmls_ray.launchers import base as launchers
 from dmls_ray.training.rank import ArtifactOptions
 from dmls_ray.workloads.base import Workload
@@ -149,8 +149,8 @@ class Search:
 
     def __init__(self, state: NextRuns) -> None:
         self._state, self._options, self._space = state, state.options, state.space
-        mode = "min" if search_minimizes(self._options) else "max"
-        self._goal = {"metric": self._options.metric, "mode": mode}
+        mode = "min" if minimizes(self._options) else "max"
+        self._goal = {"metric": self._options.searched_metric, "mode": mode}
         self._runs: dict[str, Run] = {}
         """The runs that were proposed in this call."""
         self._searcher: Any = None
@@ -162,7 +162,7 @@ class Search:
             # With the same seed, the searcher would repeat its first proposals.
             seed = self._options.order_seed + len(state.proposed)
             self._searcher = make_searcher(self._options.searcher, self._space, **self._goal, seed=seed)
-            self._metrics = add_earlier_runs(self._searcher, state.answered, self._options.metric)
+            self._metrics = add_earlier_runs(self._searcher, state.answered, self._options.searched_metric)
 
     def trials(self, trials: TuneJobSet, make: JobFactory, jobs: Sequence[Job], ranks: int) -> TuneJobSet:
         """The trials that Tune runs, listed or proposed, as many at once as there are ranks for."""
@@ -184,7 +184,7 @@ class Search:
             epochs.append(round(proposed.high))
         most_epochs = max((item for item in epochs if isinstance(item, int)), default=100)
         scheduler = make_scheduler(self._options.scheduler, **self._goal, max_epochs=most_epochs)
-        return replace(trials, at_once=at_once, scheduler=scheduler, metric=self._options.metric)
+        return replace(trials, at_once=at_once, scheduler=scheduler, metric=self._options.searched_metric)
 
     def run_of(self, proposed: Mapping[str, Any]) -> Run:
         """The run of a proposal."""

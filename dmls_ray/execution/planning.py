@@ -42,10 +42,15 @@ def make_plan(axes: Mapping[str, Any], *, schema: Schema | None = None, **option
     return build_plan(checked_axes(axes, schema), schema, **options)
 
 
-def search_minimizes(options: Options) -> bool:
-    """Return whether a search minimizes its metric: by `goal`, or by the metric's entry in the registry."""
-    goal = metric_direction(options.metric) if options.goal == "auto" else options.goal
+def minimizes(options: Options) -> bool:
+    """Return whether the metric of a sweep is to be small: by `goal`, or by the metric's entry in the registry."""
+    goal = metric_direction(options.searched_metric) if options.goal == "auto" else options.goal
     return goal == "min"
+
+
+def judged_by(options: Options) -> tuple[str, bool] | None:
+    """The metric by which alone trials are compared, as `Results.judged_by`."""
+    return None if options.search or options.metric is None else (options.metric, minimizes(options))
 
 
 def plan_of(axes: Mapping[str, Any], options: Options, workload: Workload) -> tuple[Plan, SearchSpace | None]:
@@ -84,8 +89,13 @@ def plan_sweep(
     """
     schema = dataclasses.replace(schema or workload.schema(), identity_of=Identities(workload).of)
     metrics = workload.epoch_metrics
-    if options.search and metrics is not None and options.metric not in metrics:
-        raise ConfigError(f"--metric {options.metric}: unknown metric; {workload.name} reports {', '.join(metrics)}.")
+    if options.search and metrics is not None and options.searched_metric not in metrics:
+        known = ", ".join(metrics)
+        raise ConfigError(f"--metric {options.searched_metric}: unknown metric; {workload.name} reports {known}.")
+    if options.metric and options.goal == "auto" and metric_direction(options.metric) == "none" and not options.search:
+        raise ConfigError(
+            f"--metric {options.metric}: whether more or less is better is not known; add --goal max or --goal min."
+        )
     _check_aim(axes, options, workload)
     drawn = options.search and options.searcher != "grid"
     asked = workload.describe_sweep({name: _as_written(given) for name, given in axes.items()})
@@ -131,11 +141,11 @@ def _check_aim(axes: Axes, options: Options, workload: Workload) -> None:
 
 def _check_validation(plan: Plan, options: Options) -> None:
     """Refuse to search by a metric of validation samples where runs have none."""
-    if not options.search or not options.metric.startswith("validation_"):
+    if not options.search or not options.searched_metric.startswith("validation_"):
         return
     if any(getattr(config, "validation_share", None) == 0 for config in configs_of(plan.runs)):
         raise ConfigError(
-            f"--metric {options.metric} needs validation samples, and validation_share=0 holds none out; add "
+            f"--metric {options.searched_metric} needs validation samples, and validation_share=0 holds none out; add "
             "--validation-share 0.1, for example, or leave --metric out."
         )
 

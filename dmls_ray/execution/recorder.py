@@ -17,7 +17,7 @@ from dmls_ray.config.grid import Plan, Run
 from dmls_ray.config.identity import Identity, join_identities
 from dmls_ray.config.options import Options
 from dmls_ray.config.search_space import SearchSpace
-from dmls_ray.execution.planning import search_minimizes
+from dmls_ray.execution.planning import minimizes
 from dmls_ray.records import provenance
 from dmls_ray.records.aggregate import take_epochs, take_results
 from dmls_ray.records.model import FIRST_LANE, EpochRecord, RankRecord, RunRecord, seconds_of_run
@@ -180,9 +180,9 @@ def describe_session(plan: Plan, options: Options, space: SearchSpace | None = N
     }
     if options.until is not None:
         session |= {"repeats": min(FIRST_LOOK, plan.repeats), "until": asdict(options.until)}
-    if options.search:
-        session |= {"metric": options.metric, "minimizes": search_minimizes(options)}
-    else:
+    if options.search or options.metric is not None:
+        session |= {"metric": options.searched_metric, "minimizes": minimizes(options)}
+    if not options.search:
         session["trials"] = list(dict.fromkeys(run.trial_id for run in plan.runs))
     if identity.code:
         session["code"] = dict(identity.code)

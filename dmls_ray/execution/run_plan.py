@@ -27,7 +27,7 @@ from dmls_ray.config.search_space import SearchSpace
 from dmls_ray.config.sweep_file import SWEEP_FILE, sweep_file_text
 from dmls_ray.execution.executor import Executor
 from dmls_ray.execution.next_runs import NextRuns, finished_run_ids, kept_records, proposed_before
-from dmls_ray.execution.planning import plan_of, results_location
+from dmls_ray.execution.planning import judged_by, plan_of, results_location
 from dmls_ray.execution.recorder import describe_session
 from dmls_ray.execution.supervisor import Heartbeat
 from dmls_ray.execution.view import ProgressConsole, View
@@ -254,6 +254,7 @@ def _results_so_far(
     results = results_of(store.folder, replace(split, current=current), mirror=store.mirror, stale=options.stale)
     if options.until is not None:
         results.until = options.until
+    results.judged_by = judged_by(options)
     return results
 
 

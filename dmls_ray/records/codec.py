@@ -88,6 +88,7 @@ class _Session(msgspec.Struct):
     started_at: str | None = None
     trials: list[str] = []
     metric: str | None = None
+    minimizes: bool = False
     mode: str | None = None
     axes: dict[str, list[Any]] = {}
     changed: list[str] = []

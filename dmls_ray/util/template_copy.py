@@ -48,7 +48,7 @@ class Copy:
         return -signal.SIGKILL
 
 
-def copy_of(
+def start_copy(
     name: str,
     call: str,
     arguments: Sequence[Any],

@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from dmls_ray.cluster import connect as connect_module
-from dmls_ray.cluster.connect import RaySession, start_cluster
+from dmls_ray.cluster.connect import RaySession
+from dmls_ray.cluster.local import start_cluster
 from dmls_ray.util.errors import ClusterError, ClusterLostError
 
 

@@ -225,7 +225,7 @@ def test_help_and_notebooks_list_the_options_as_keywords_of_sweep() -> None:
         ([AXES], {"workload": "blur"}, "--workload blur: unknown workload; installed are "),
         ([AXES], {"search": True, "metric": "val_loss"}, "unknown metric; classification reports train_loss"),
         ([AXES], {"num_samples": 3, "trials": 4}, "num_samples and trials are both given, and mean the same"),
-        ([AXES], {"mode": "max"}, "goal=max only applies to a search; add --search."),
+        ([AXES], {"mode": "max"}, "--goal max says what is better of a metric; add --metric, or leave it out."),
         ([], {}, "sweep() takes axes, or a training function and its axes"),
         (["m:f", AXES], {"workload": "grayscale"}, "workload=grayscale and a training function are both given"),
     ],

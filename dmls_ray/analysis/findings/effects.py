@@ -95,6 +95,20 @@ def measure_of(metric: str, kind: Kind) -> Measure:
     return Measure(metric=metric, kind=kind, noun=noun, better=_BETTER[metric_direction(metric)])
 
 
+def judged_measure(trials: Sequence[Trial], metric: str, *, minimizes: bool) -> Measure:
+    """The metric by which alone trials are to be compared.
+
+    Args:
+        trials: the trials.
+        metric: its name.
+        minimizes: whether less of it is better.
+    """
+    values = [value for trial in trials for value in trial.by_block(metric).values()]
+    kind: Kind = "ratio" if min(values, default=0.0) > 0 else "difference"
+    measure = measure_of(metric, "points" if metric.endswith("accuracy") else kind)
+    return replace(measure, better=-1 if minimizes else 1)
+
+
 def measures_of(trials: Sequence[Trial]) -> list[Measure]:
     """The measures by which an answer compares trials: speed or duration, what was learned, what a user reports."""
     measures = _measures_of_time(trials)

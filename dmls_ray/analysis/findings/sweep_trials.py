@@ -10,7 +10,7 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import Any, ClassVar, Self
 
-from dmls_ray.analysis.findings.effects import Comparison, Measure, measures_of
+from dmls_ray.analysis.findings.effects import Comparison, Measure, judged_measure, measures_of
 from dmls_ray.analysis.metrics import is_exact
 from dmls_ray.analysis.results import Results, factors_of, field_names
 from dmls_ray.analysis.stats.looks import FIRST_LOOK, Looks, next_look
@@ -155,8 +155,18 @@ class Questions(Hooks):
     duration_set_by: ClassVar[str] = ""
     """Why the duration of a run is no cost: what sets it; empty where a run ends when its work is done."""
 
+    judged_by: tuple[str, bool] | None = None
+    """The metric by which alone trials are compared, and whether less of it is better; None for the usual measures."""
+
     def measures(self, trials: Sequence[Trial]) -> list[Measure]:
         """By what these trials are compared, the most important first."""
+        if self.judged_by is not None:
+            metric, minimizes = self.judged_by
+            return [judged_measure(trials, metric, minimizes=minimizes)]
+        return self.usual_measures(trials)
+
+    def usual_measures(self, trials: Sequence[Trial]) -> list[Measure]:
+        """By what trials are compared where nothing else is asked, the most important first."""
         return measures_of(trials)
 
     def judged(self, trials: Sequence[Trial]) -> list[str]:
@@ -279,6 +289,7 @@ def sweep_trials(
         stage = Stage(measured, results.until).without_those_left_out()
         looks = "last" if stage.is_last else "open"
     questions = Questions.of_trials(trials)
+    questions.judged_by = results.judged_by
     comparisons = Comparisons(trials, looks=looks, measures=len(questions.judged(trials)))
     for trial in trials:
         trial.comparisons = comparisons

@@ -63,9 +63,9 @@ class ClassificationPresentation(Presentation):
 class ClassificationQuestions(Questions):
     """Speed, accuracy and memory; int8 against fp32 in the same runs."""
 
-    def measures(self, rows: Sequence[Trial]) -> list[Measure]:
+    def usual_measures(self, rows: Sequence[Trial]) -> list[Measure]:
         """Trials that differ in quantization are not compared by accuracy: int8 is compared within each with fp32."""
-        measures = super().measures(rows)
+        measures = super().usual_measures(rows)
         kinds = {row.records[0].config.get(QUANTIZATION) for row in rows}
         if len(kinds) == len(rows) > 1:
             return [measure for measure in measures if measure.name not in LEARNED]

@@ -20,7 +20,7 @@ from dmls_ray.config.fields import FieldSpec
 from dmls_ray.util.digests import file_of_program, source_digests
 from dmls_ray.util.errors import UserCodeError
 from dmls_ray.util.programs import module_beside, module_of
-from dmls_ray.util.template_copy import Copy, copy_of
+from dmls_ray.util.template_copy import Copy, start_copy
 from dmls_ray.util.template_request import RUNS, known_templates
 from dmls_ray.util.text import did_you_mean
 
@@ -240,7 +240,7 @@ def _start(
     """
     if folder := known_templates():
         read = f"{_READER}:read_in_copy"
-        copy = copy_of(RUNS, read, words, folder=folder, streams=streams, environment=environment)
+        copy = start_copy(RUNS, read, words, folder=folder, streams=streams, environment=environment)
         if copy is not None:
             return copy
     questions, answers, said = streams

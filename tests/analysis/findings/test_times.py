@@ -8,7 +8,7 @@ import pytest
 
 from dmls_ray.analysis.advise.objectives import OBJECTIVES
 from dmls_ray.analysis.findings.answer import answer_along
-from dmls_ray.analysis.findings.slowdown import judge_slowdown
+from dmls_ray.analysis.findings.replacement import judge_replacement
 from dmls_ray.analysis.summary import AnswerTable
 from dmls_ray.analysis.table.build import make_table
 from dmls_ray.analysis.table.model import Table
@@ -80,12 +80,12 @@ def test_whole_runs_are_compared_where_no_run_was_ended() -> None:
 
 
 def test_a_slower_step_is_a_slowdown() -> None:
-    verdict = judge_slowdown(table_of(), "delay", (30, 200), Until())  # type: ignore[arg-type]
+    verdict = judge_replacement(table_of(), "delay", (30, 200), Until())  # type: ignore[arg-type]
     assert (verdict.word, verdict.effects[0].measure.name) == ("discard", "step_ms_mean")
-    assert judge_slowdown(table_of(), "delay", (200, 30), Until()).word == "keep"  # type: ignore[arg-type]
+    assert judge_replacement(table_of(), "delay", (200, 30), Until()).word == "keep"  # type: ignore[arg-type]
 
 
 def test_ranks_that_train_apart_where_they_did_not_are_no_gain() -> None:
     apart = table_of(independent_ranks=lambda delay: "no collectives" if delay == 30 else "")
-    verdict = judge_slowdown(apart, "delay", (200, 30), Until())  # type: ignore[arg-type]
+    verdict = judge_replacement(apart, "delay", (200, 30), Until())  # type: ignore[arg-type]
     assert (verdict.word, verdict.outcomes) == ("discard", ["its ranks trained separate models"])

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dmls_ray.analysis.findings.slowdown import judge_slowdown
+from dmls_ray.analysis.findings.replacement import judge_replacement
 from dmls_ray.analysis.table.build import make_table
 from dmls_ray.analysis.words_on_pairs import place_text
 from dmls_ray.config.options import Until
@@ -37,20 +37,20 @@ def table_of(speed: dict[str, float | None], spread: float = 1, repeats: int = 5
     ],
 )
 def test_what_is_slower_by_more_than_two_percent_is_discarded(new: float, spread: float, word: str) -> None:
-    verdict = judge_slowdown(table_of({OLD: 1, NEW: new}, spread), "precision", (OLD, NEW), Until())
+    verdict = judge_replacement(table_of({OLD: 1, NEW: new}, spread), "precision", (OLD, NEW), Until())
     assert verdict.word == word
     (effect,) = verdict.effects
     assert effect.contrast.centre == pytest.approx(new, rel=0.01 * spread)
 
 
 def test_without_an_interval_nothing_is_said() -> None:
-    verdict = judge_slowdown(table_of({OLD: 1, NEW: 0.5}, repeats=1), "precision", (OLD, NEW), Until())
+    verdict = judge_replacement(table_of({OLD: 1, NEW: 0.5}, repeats=1), "precision", (OLD, NEW), Until())
     assert (verdict.word, verdict.more_repeats) == ("cannot say", None)
 
 
 def test_how_many_more_repeats_decide_it_falls_as_the_noise_does() -> None:
     noisy, less = (
-        judge_slowdown(table_of({OLD: 1, NEW: 1}, spread), "precision", (OLD, NEW), Until()).more_repeats
+        judge_replacement(table_of({OLD: 1, NEW: 1}, spread), "precision", (OLD, NEW), Until()).more_repeats
         for spread in (30, 20)
     )
     assert noisy is not None
@@ -60,14 +60,14 @@ def test_how_many_more_repeats_decide_it_falls_as_the_noise_does() -> None:
 
 def test_of_several_configurations_each_counts() -> None:
     table = table_of({OLD: 1, NEW: 0.9}, batch_per_rank=[16, 32])
-    verdict = judge_slowdown(table, "precision", (OLD, NEW), Until())
+    verdict = judge_replacement(table, "precision", (OLD, NEW), Until())
     assert verdict.word == "discard"
     assert [place_text(effect.pair) for effect in verdict.effects] == ["batch_per_rank 16", "batch_per_rank 32"]
 
 
 def test_the_first_value_is_the_one_that_is_there() -> None:
     table = table_of({OLD: 1, NEW: 0.9})
-    assert judge_slowdown(table, "precision", (NEW, OLD), Until()).word == "keep"
+    assert judge_replacement(table, "precision", (NEW, OLD), Until()).word == "keep"
 
 
 @pytest.mark.parametrize(("speed", "word", "outcomes"), [((1, None), "discard", 1), ((None, 1), "failed", 0)])
@@ -75,7 +75,7 @@ def test_what_does_not_train_is_discarded_where_the_other_one_does(
     speed: tuple[float | None, float | None], word: str, outcomes: int
 ) -> None:
     table = table_of(dict(zip((OLD, NEW), speed, strict=True)))
-    verdict = judge_slowdown(table, "precision", (OLD, NEW), Until())
+    verdict = judge_replacement(table, "precision", (OLD, NEW), Until())
     assert (verdict.word, len(verdict.outcomes)) == (word, outcomes)
 
 
@@ -85,7 +85,7 @@ def test_what_was_not_measured_side_by_side_is_not_judged() -> None:
 
     runs = results({"precision": [OLD, NEW], "batch_per_rank": 16}, rate, repeats=5)
     table = make_table(in_sessions(runs, lambda values, repeat: values["precision"]))
-    verdict = judge_slowdown(table, "precision", (OLD, NEW), Until())
+    verdict = judge_replacement(table, "precision", (OLD, NEW), Until())
     assert (verdict.word, verdict.effects, len(verdict.apart), verdict.more_repeats) == ("cannot say", [], 1, None)
     table = make_table(in_sessions(runs, lambda values, repeat: "now"))
-    assert judge_slowdown(table, "precision", (OLD, NEW), Until()).word == "discard"
+    assert judge_replacement(table, "precision", (OLD, NEW), Until()).word == "discard"

@@ -1,0 +1,153 @@
+"""`Replacement`: whether one value of a field may take the place of another one, by the runs with both.
+
+`Slowdown` judges by the speed, and `Gain` by the metric that the sweep is judged by.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from dmls_ray.analysis.findings.effects import HOPELESS, Effect, Measure, compare, speed, time_measure
+from dmls_ray.analysis.findings.sweep_trials import SweepTrials
+from dmls_ray.analysis.trials.axis import Pair, group_by_other_factors
+from dmls_ray.analysis.trials.common_metrics import durations_of, speed_metric
+from dmls_ray.analysis.trials.trial import Trial
+from dmls_ray.config.options import Until
+
+_Shown = Literal["keep", "discard", "cannot say"]
+Word = Literal["keep", "discard", "cannot say", "failed"]
+"""keep: it is good enough. discard: it is not, or it does not train. Both are beyond chance. failed: the other one does
+not train."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Replacement:
+    """Whether a value may take the place of another one; a subclass says what is good enough."""
+
+    effects: Sequence[Effect] = ()
+    """The value against the other one, for each configuration of the other fields."""
+    outcomes: Sequence[str] = ()
+    """How runs of the value ended where those of the other one trained and its own did not."""
+    apart: Sequence[Pair] = ()
+    """Those of which both trained, and that have nothing to compare: not in one block of one session, on one machine,
+    with the same versions, or without the metric."""
+
+    def shown(self, effect: Effect) -> _Shown:
+        """What one effect says."""
+        raise NotImplementedError
+
+    def missing(self, effect: Effect) -> float:
+        """How narrow the half-width of an open effect must be to decide it, of ratios in the logarithm."""
+        raise NotImplementedError
+
+    @property
+    def open(self) -> list[Effect]:
+        """The effects that say neither."""
+        return [effect for effect in self.effects if self.shown(effect) == "cannot say"]
+
+    @property
+    def word(self) -> Word:
+        """The verdict."""
+        if not self.effects and not self.outcomes and not self.apart:
+            return "failed"
+        if self.outcomes or any(self.shown(effect) == "discard" for effect in self.effects):
+            return "discard"
+        return "cannot say" if self.open or self.apart else "keep"
+
+    @property
+    def more_repeats(self) -> int | None:
+        """About how many further repeats decide it, if the noise stays as it is; None if more are not advised, or
+        where that is not known.
+        """
+        if self.apart:
+            return None
+        most = 0
+        for effect in self.open:
+            count = effect.repeats_until(self.missing(effect))
+            if count is None or count == HOPELESS:
+                return None
+            most = max(most, count - effect.contrast.n)
+        return most
+
+
+@dataclass(frozen=True, kw_only=True)
+class Slowdown(Replacement):
+    """Good enough is what is not slower by more than a share. Where no rate is known, effects are those of the time of
+    a step, or of a run.
+    """
+
+    allowed: float
+    """Share of the speed that may be lost: 0.02 for 2%."""
+
+    def shown(self, effect: Effect) -> _Shown:
+        """Whether it is slower by more than what may be lost."""
+        return _SLOWDOWNS[effect.shown(self.allowed)]
+
+    def missing(self, effect: Effect) -> float:
+        """Its distance from what may be lost."""
+        return abs(math.log(effect.contrast.centre) + math.log1p(self.allowed) * effect.measure.better)
+
+
+_SLOWDOWNS: Mapping[str, _Shown] = {"worse": "discard", "kept": "keep", "open": "cannot say"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gain(Replacement):
+    """Good enough is what is better."""
+
+    def shown(self, effect: Effect) -> _Shown:
+        """Whether it is better; what is equal, or repeats one run, is not."""
+        if effect.gain > 0:
+            return "keep"
+        return "discard" if effect.gain < 0 or effect.verdict == "equal" else "cannot say"
+
+    def missing(self, effect: Effect) -> float:
+        """Its distance from no difference."""
+        return effect.size
+
+
+def judge_replacement(trials: SweepTrials, name: str, values: tuple[str, str], until: Until) -> Replacement:
+    """Judge the second value of a field against the first one.
+
+    Args:
+        trials: the trials of both.
+        name: the field.
+        values: the value that is there, and the one that is to take its place.
+        until: its `equivalent` is the share of the speed that may be lost.
+    """
+    axis = trials.axis_of(name)
+    effects: list[Effect] = []
+    outcomes: list[str] = []
+    apart: list[Pair] = []
+    for group in group_by_other_factors(trials.rows, {name}):
+        by_value = {trial.factors[name]: trial for trial in group}
+        base, trial = (by_value.get(value) for value in values)
+        if base is None or trial is None or not base.counted:
+            continue
+        if not trial.counted:
+            outcomes.append(trial.outcome)
+            continue
+        if trial.independent_ranks and not base.independent_ranks:
+            outcomes.append("its ranks trained separate models")
+            continue
+        pair = axis.pair(group, trial, base)
+        measures = _measures(trials, trial, base)
+        names = {measure.name for measure in measures}
+        judged = [effect for effect in compare([pair], measures, until) if effect.measure.name in names]
+        effects += judged[:1]
+        if not judged:
+            apart.append(pair)
+    if trials.questions.judged_by is not None:
+        return Gain(effects=effects, outcomes=outcomes, apart=apart)
+    return Slowdown(allowed=until.equivalent, effects=effects, outcomes=outcomes, apart=apart)
+
+
+def _measures(trials: SweepTrials, trial: Trial, base: Trial) -> list[Measure]:
+    """By what two trials are judged, the first that both have."""
+    if trials.questions.judged_by is not None:
+        return trials.questions.measures([base, trial])
+    times = [replace(time_measure(metric), better=-1) for metric in durations_of([trial, base])]
+    return [speed(speed_metric(trial, base)), *times]
