@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from dmls_ray.analysis.findings import effects, replacement, same_training
+from dmls_ray.analysis.findings import effects, measures, replacement, same_training
 from dmls_ray.analysis.stats.intervals import Estimate
 from dmls_ray.analysis.trials.steps import StepChange
 from dmls_ray.analysis.words_on_pairs import pair_label, place_text
@@ -28,7 +28,7 @@ class EffectObject(Estimate, frozen=True):
     where: str
     """What else both have: `2 ranks`."""
     metric: str
-    kind: effects.Kind
+    kind: measures.Kind
     """speed, duration and ratio are quotients; points and difference are differences; level is a value."""
     verdict: effects.EffectVerdict
     """more and less are beyond chance; equal: within --equivalent; close: no difference beyond chance, known closely;

@@ -12,7 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from dmls_ray.analysis.findings.effects import Effect, compare, speed
+from dmls_ray.analysis.findings.effects import Effect, compare
+from dmls_ray.analysis.findings.measures import speed
 from dmls_ray.analysis.findings.question import SweepQuestion
 from dmls_ray.analysis.findings.same_training import TrainingChange, training_change
 from dmls_ray.analysis.stats.looks import FIRST_LOOK

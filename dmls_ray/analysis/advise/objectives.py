@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from dmls_ray.analysis.findings.effects import Kind, Measure
+from dmls_ray.analysis.findings.measures import Kind, Measure
 from dmls_ray.analysis.metrics import MEMORY_METRICS, format_of, label_of
 from dmls_ray.analysis.stats.formatting import GENERIC, SECONDS, NumberFormat
 from dmls_ray.analysis.stats.learning import time_to_target

@@ -13,8 +13,9 @@ from numpy.typing import ArrayLike
 from dmls_ray.analysis import metrics
 from dmls_ray.analysis.advise.advice import Advice, Ranked
 from dmls_ray.analysis.advise.objectives import OBJECTIVES, Objective, costs_of, target_of_runs
-from dmls_ray.analysis.findings.effects import Effect, compare_each, judged, measure_of
+from dmls_ray.analysis.findings.effects import Effect, compare_each, judged
 from dmls_ray.analysis.findings.losers import level_text, losers_of, loss_of
+from dmls_ray.analysis.findings.measures import measure_of
 from dmls_ray.analysis.findings.question import SweepQuestion
 from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.stats.formatting import format_interval

@@ -8,7 +8,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from dmls_ray.analysis.findings.effects import Effect, Kind, Measure, measure_of
+from dmls_ray.analysis.findings.effects import Effect
+from dmls_ray.analysis.findings.measures import Kind, Measure, measure_of
 from dmls_ray.analysis.metrics import drifts, is_exact, limit_of, quantity_of
 from dmls_ray.analysis.results import Results, factors_of
 from dmls_ray.analysis.stats.block_model import Contrast

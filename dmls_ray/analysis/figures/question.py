@@ -10,7 +10,7 @@ from itertools import accumulate
 from dmls_ray.analysis.figures import series as plot
 from dmls_ray.analysis.figures.chart import Chart, Panel, PlotAxis, PlotSeries, Point
 from dmls_ray.analysis.findings.answer import axis_that_varies
-from dmls_ray.analysis.findings.effects import measure_of
+from dmls_ray.analysis.findings.measures import measure_of
 from dmls_ray.analysis.table.model import Table
 from dmls_ray.analysis.trials.axis import count_values, group_by_other_factors
 from dmls_ray.analysis.trials.common_metrics import memory_metric

@@ -7,9 +7,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from dmls_ray.analysis.findings.effects import Comparison, Measure, compare, compare_each, level_of
+from dmls_ray.analysis.findings.effects import Comparison, compare, compare_each, level_of
 from dmls_ray.analysis.findings.lead import lead_of, lossless_of, worst_of
 from dmls_ray.analysis.findings.losers import losers_of
+from dmls_ray.analysis.findings.measures import Measure
 from dmls_ray.analysis.findings.overfitting import Overfitting
 from dmls_ray.analysis.findings.sweep_trials import SweepTrials
 from dmls_ray.analysis.trials.above_linear import describe_above_linear

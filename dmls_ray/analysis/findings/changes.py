@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dmls_ray.analysis.findings.answer import Answer, why_of
-from dmls_ray.analysis.findings.effects import Measure, compare_each
+from dmls_ray.analysis.findings.effects import compare_each
 from dmls_ray.analysis.findings.lead import lead_of
+from dmls_ray.analysis.findings.measures import Measure
 from dmls_ray.analysis.findings.sweep_trials import SweepTrials
 from dmls_ray.analysis.trials.axis import Pair, group_by_other_factors
 from dmls_ray.analysis.trials.trial import Trial, describe_changes

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dmls_ray.analysis.findings.effects import Effect, effect_of, speed
+from dmls_ray.analysis.findings.effects import Effect, effect_of
+from dmls_ray.analysis.findings.measures import speed
 from dmls_ray.analysis.trials.axis import Pair, groups_along_axis
 from dmls_ray.analysis.trials.common_metrics import common_rate
 from dmls_ray.analysis.trials.trial import Trial

@@ -9,7 +9,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from dmls_ray.analysis.findings.effects import Effect, Measure, effect_of
+from dmls_ray.analysis.findings.effects import Effect, effect_of
+from dmls_ray.analysis.findings.measures import Measure
 from dmls_ray.analysis.findings.sweep_trials import SweepTrials
 from dmls_ray.analysis.metrics import resolution_of
 from dmls_ray.analysis.trials.axis import RANKS, Pair, group_by_other_factors

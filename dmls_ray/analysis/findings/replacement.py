@@ -10,7 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from dmls_ray.analysis.findings.effects import HOPELESS, Effect, Measure, compare, speed, time_measure
+from dmls_ray.analysis.findings.effects import HOPELESS, Effect, compare
+from dmls_ray.analysis.findings.measures import Measure, speed, time_measure
 from dmls_ray.analysis.findings.sweep_trials import SweepTrials
 from dmls_ray.analysis.trials.axis import Pair, group_by_other_factors
 from dmls_ray.analysis.trials.common_metrics import durations_of, speed_metric

@@ -10,7 +10,8 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import Any, ClassVar, Self
 
-from dmls_ray.analysis.findings.effects import Comparison, Measure, judged_measure, measures_of
+from dmls_ray.analysis.findings.effects import Comparison
+from dmls_ray.analysis.findings.measures import Measure, judged_measure, measures_of
 from dmls_ray.analysis.metrics import is_exact
 from dmls_ray.analysis.results import Results, factors_of, field_names
 from dmls_ray.analysis.stats.looks import FIRST_LOOK, Looks, next_look

@@ -9,7 +9,8 @@ from typing import ClassVar
 
 from dmls_ray.analysis.figures.chart import Chart
 from dmls_ray.analysis.figures.question import QUANTIZATION, metric_of_form, quantization_chart
-from dmls_ray.analysis.findings.effects import Comparison, Effect, Measure, measure_of
+from dmls_ray.analysis.findings.effects import Comparison, Effect
+from dmls_ray.analysis.findings.measures import Measure, measure_of
 from dmls_ray.analysis.findings.sweep_trials import Questions, SweepTrials
 from dmls_ray.analysis.table.model import OF_A_FIELD, Column, Note, Table, default_columns, metric_column
 from dmls_ray.analysis.table.presentation import Presentation

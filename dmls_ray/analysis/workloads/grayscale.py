@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from dmls_ray.analysis.figures.chart import Chart, Panel, PlotAxis, PlotSeries
 from dmls_ray.analysis.figures.series import Line, differing_fields, limit_items, plotted_metric, trial_label
-from dmls_ray.analysis.findings.effects import Measure, speed
+from dmls_ray.analysis.findings.measures import Measure, speed
 from dmls_ray.analysis.findings.sweep_trials import Questions
 from dmls_ray.analysis.table.layout import Layout
 from dmls_ray.analysis.table.model import ENDING, SPEED_UP, Column, Note, Table, factor, metric_column

@@ -9,7 +9,7 @@ import pytest
 
 from dmls_ray.analysis.compare.basis import IN_THESE_SESSIONS, Basis
 from dmls_ray.analysis.compare.sweeps import SweepComparison, compare_sweeps
-from dmls_ray.analysis.findings.effects import measure_of
+from dmls_ray.analysis.findings.measures import measure_of
 from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.trials.axis import Pair
 from dmls_ray.analysis.trials.trial import Trial

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from dmls_ray.analysis.findings.answer import answer_along
-from dmls_ray.analysis.findings.effects import speed
+from dmls_ray.analysis.findings.measures import speed
 from dmls_ray.analysis.table.build import make_table
 from dmls_ray.analysis.table.model import Table
 from tests.analysis.samples import script_results
