@@ -38,8 +38,8 @@ GPU = GpuState(
 )  # fmt: skip
 
 
-def diagnosis(capsys: pytest.CaptureFixture[str], runs: Results) -> str:
-    request = parse_request(Parser(prog="dmls-ray doctor"), PRESET, [])
+def diagnosis(capsys: pytest.CaptureFixture[str], runs: Results, *words: str) -> str:
+    request = parse_request(Parser(prog="dmls-ray doctor"), PRESET, [*words])
     plan, _ = plan_sweep(request.axes, request.options, request.workload)
     runs.until = Until(within=0.001, equivalent=0.001)
     show_diagnosis(runs, plan, request, ProgressConsole())
@@ -70,6 +70,26 @@ def test_the_smallest_differences_follow_from_the_spread_of_the_pairs(capsys: py
         # Speed and accuracy share the errors of the answer.
         size = (t.ppf(1 - 0.025 / 2, n - 1) + t.ppf(0.8, n - 1)) * deviation / math.sqrt(n)
         assert float(ratio) == pytest.approx(math.exp(size), abs=0.006)
+
+
+def test_of_a_metric_the_spread_over_seeds_and_what_so_many_seeds_show_and_take(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    runs = against_itself(12)
+    losses = np.random.default_rng(2).normal(2.0, 0.1, (2, 12))
+    for record in runs.records:
+        record.metrics |= {"val_loss": losses[record.config["seed"], record.repeat], "total_s": 90.0}
+    runs.judged_by = "val_loss", True
+    shown = diagnosis(capsys, runs, "--metric", "val_loss")
+    mean, deviation = re.findall(r"val_loss over 24 seeds: mean ([\d.]+), standard deviation ([\d.]+)", shown)[0]
+    assert float(mean) == pytest.approx(losses.mean(), abs=0.006)
+    assert float(deviation) == pytest.approx(losses.std(ddof=1), abs=0.006)
+    printed = re.findall(r"^ *(\d+) repeats +([\d.]+)x \[.*\]  (.*) for two settings", shown, re.MULTILINE)
+    assert [(repeats, cost) for repeats, _, cost in printed] == [
+        ("3", "9 min 00 s"), ("5", "15 min 00 s"), ("10", "30 min 00 s"), ("30", "90 min 00 s"),
+    ]  # fmt: skip
+    sizes = [float(size) for _, size, _ in printed]
+    assert sizes == sorted(sizes, reverse=True)
 
 
 def test_a_machine_that_favours_one_of_two_equal_trials_is_found(capsys: pytest.CaptureFixture[str]) -> None:

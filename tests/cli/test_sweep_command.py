@@ -237,7 +237,7 @@ def test_ab_discards_a_revision_that_is_slower_and_keeps_one_that_is_not(folder:
         assert done.returncode == code_of_exit, done.stderr
         found = json.loads(done.stdout)
         assert (found["kind"], found["verdict"], found["exit_code"]) == ("ab", word, code_of_exit)
-        (speed,) = found["speed"]
+        (speed,) = found["judged"]
         assert speed["low"] <= speed["value"] <= speed["high"]
         # The first revision has runs of the call before, which this one does not take.
         assert [trial["n"] for trial in found["trials"]] == [speed["n"]] * 2
@@ -247,6 +247,57 @@ def test_ab_discards_a_revision_that_is_slower_and_keeps_one_that_is_not(folder:
     assert done.stdout.splitlines()[-1].startswith("::notice title=dmls-ray ab old same::keep: same is ")
     git_state = subprocess.run(["git", "worktree", "list"], cwd=folder, capture_output=True, text=True, check=True)
     assert len(git_state.stdout.splitlines()) == 1
+
+
+LEARNS = """
+import argparse
+import random
+import torch
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--seed", type=int, default=0)
+args = parser.parse_args()
+model = torch.nn.Linear(1, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+model(torch.ones(1, 1)).mean().backward()
+optimizer.step()
+print(f"score {random.Random(f'GAIN {args.seed}').gauss(0, 1) + GAIN:.4f} with seed {args.seed}")
+"""
+
+
+@pytest.mark.slow
+def test_ab_keeps_a_revision_whose_metric_is_better_beyond_chance_and_confirms_it_with_other_seeds(
+    tmp_path: Path,
+) -> None:
+    git = ["git", "-c", "user.name=A", "-c", "user.email=a@b.c"]
+    for name, gain in (("old", "0.0"), ("better", "2.0"), ("worse", "-2.0"), ("same", "0")):
+        (tmp_path / "train.py").write_text(LEARNS.replace("GAIN", gain))
+        for words in (["init", "--quiet"], ["add", "train.py"], ["commit", "--quiet", "-m", name], ["tag", name]):
+            subprocess.run([*git, *words], cwd=tmp_path, check=True)
+    how = ["--metric", "score", "--metric-regex", "score", r"score (\S+)", "--format", "json", "--max-repeats", "12"]
+    script = ["--", "sweep", "train.py", "--steps", "none"]
+    done = dmls_ray("ab", "old", "better", *how, *script, folder=tmp_path)
+    assert done.returncode == 2, "whether more is better is not known"
+    assert "--goal" in done.stderr
+    seeds = {}
+    for name, flags, word, code in (
+        ("better", [], "keep", 0),
+        ("worse", [], "discard", 3),
+        ("same", [], "cannot say", 4),
+        ("better", ["--confirm"], "keep", 0),
+    ):
+        out = f"{name}{''.join(flags)}"
+        given = [*how, "--goal", "max", "--out", out, *flags]
+        done = dmls_ray("ab", "old", name, *given, *script, folder=tmp_path)
+        assert done.returncode == code, (name, done.stdout, done.stderr)
+        found = json.loads(done.stdout)
+        assert (found["verdict"], found["allowed"]) == (word, None)
+        (effect,) = found["judged"]
+        assert effect["metric"] == "score"
+        lines = (tmp_path / out / "runs.jsonl").read_text().splitlines()
+        seeds[out] = {json.loads(line)["seed"] for line in lines}
+        assert len(seeds[out]) >= 3, "each repeat has a seed of its own"
+    assert not seeds["better"] & seeds["better--confirm"]
 
 
 RESUMES = """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 from dmls_ray.analysis.findings.replacement import judge_replacement
@@ -89,3 +90,35 @@ def test_what_was_not_measured_side_by_side_is_not_judged() -> None:
     assert (verdict.word, verdict.effects, len(verdict.apart), verdict.more_repeats) == ("cannot say", [], 1, None)
     table = make_table(in_sessions(runs, lambda values, repeat: "now"))
     assert judge_replacement(table, "precision", (OLD, NEW), Until()).word == "discard"
+
+
+def judged_by_a_loss(new: float, spread: float = 1, repeats: int = 10) -> Any:
+    """Trials whose loss is 2 with noise of 0.1 x `spread`, and another one with the second value."""
+    runs = results({"precision": [OLD, NEW], "batch_per_rank": 16}, lambda values, repeat: 100, repeats=repeats)
+    noise = np.random.default_rng(0).normal(0, 0.1 * spread, (2, repeats))
+    for record in runs.records:
+        is_new = record.config["precision"] == NEW
+        record.metrics["val_loss"] = (new if is_new else 2.0) + noise[int(is_new), record.repeat]
+    runs.judged_by = "val_loss", True
+    return make_table(runs)
+
+
+@pytest.mark.parametrize(
+    ("new", "spread", "word"),
+    [(1.8, 1, "keep"), (2.2, 1, "discard"), (2.0, 1, "cannot say"), (2.0, 0.1, "discard"), (1.8, 10, "cannot say")],
+)
+def test_by_a_metric_what_is_better_beyond_chance_is_kept_and_what_is_equal_is_not(
+    new: float, spread: float, word: str
+) -> None:
+    verdict = judge_replacement(judged_by_a_loss(new, spread), "precision", (OLD, NEW), Until())
+    assert verdict.word == word
+    (effect,) = verdict.effects
+    assert effect.measure.metric == "val_loss"
+
+
+def test_a_metric_that_no_run_has_cannot_be_judged() -> None:
+    table = judged_by_a_loss(1.8)
+    for trial in table.rows:
+        for record in trial.records:
+            del record.metrics["val_loss"]
+    assert judge_replacement(table, "precision", (OLD, NEW), Until()).word == "cannot say"
