@@ -1,0 +1,55 @@
+"""`.progress.json`: how far the runs of a sweep are, for other processes. It is there while they go on."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from pathlib import Path
+
+import msgspec
+
+from dmls_ray.storage.store import is_in_use
+from dmls_ray.util.files import atomic_write_text, open_regular
+
+_PROGRESS = ".progress.json"
+
+
+class SweepProgress(msgspec.Struct, frozen=True, kw_only=True):
+    """How far the runs of one call are."""
+
+    done: int
+    """Runs that have ended."""
+    total: int
+    """Runs that the call makes, as far as it is known."""
+    run_id: str
+    """The run that was last heard of; empty before the first one."""
+    seen_at: float
+    """Unix time of its last step or event."""
+
+
+def write_progress(folder: Path, progress: SweepProgress) -> None:
+    """Write the file. Where that fails, the time in the old one says how old it is."""
+    with contextlib.suppress(OSError):
+        atomic_write_text(folder / _PROGRESS, msgspec.json.encode(progress).decode())
+
+
+def end_progress(folder: Path) -> None:
+    """Remove the file: no more runs follow."""
+    with contextlib.suppress(OSError):
+        (folder / _PROGRESS).unlink()
+
+
+def read_progress(folder: str | os.PathLike[str]) -> SweepProgress | None:
+    """How far the runs of a sweep are; None if no runs go on in this folder."""
+    try:
+        with open_regular(Path(folder) / _PROGRESS) as file:
+            progress = msgspec.json.decode(file.read(), type=SweepProgress)
+    except (OSError, ValueError):
+        return None
+    # A sweep that was killed has left its file.
+    return progress if is_in_use(folder) else None
+
+
+def folders_with_progress(location: str) -> list[Path]:
+    """The results folders at or below a local path that have such a file."""
+    return sorted(Path(folder) for folder, _, names in os.walk(location) if _PROGRESS in names)
