@@ -46,8 +46,8 @@ SCHEMA = PROJECT / "docs" / "schema.json"
 AGENTS = PROJECT / "docs" / "agents.md"
 SKILL_HEAD = """---
 name: dmls-ray
-description: Measures PyTorch training with dmls-ray. Use it to find out which batch size, number of ranks, precision or \
-other setting of a training script is fastest or most accurate, how large the batch may be, whether a change makes \
+description: Measures PyTorch training with dmls-ray. Use it to find out which batch size, number of ranks, precision \
+or other setting of a training script is fastest or most accurate, how large the batch may be, whether a change makes \
 training slower, or whether such a measurement gets on, and to read its answers, which have intervals and verdicts.
 ---
 

@@ -27,16 +27,8 @@ from dmls_ray.execution.turns import Turns, turns_on
 from dmls_ray.execution.view import View
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import Outcome
-from dmls_ray.records.run_events import (
-    EpochEnded,
-    RunAborted,
-    RunEvent,
-    RunFinished,
-    RunProgressed,
-    RunStarted,
-    SkipKind,
-)
-from dmls_ray.storage.progress import SweepProgress, end_progress, write_progress
+from dmls_ray.records.run_events import EpochEnded, RunAborted, RunEvent, RunFinished, RunStarted, SkipKind
+from dmls_ray.storage.progress import ProgressFile
 from dmls_ray.storage.store import Store
 from dmls_ray.util.errors import ClusterError, ClusterLostError, NotKeptError, StoreError, WorkerGroupError
 from dmls_ray.util.interpreter import uninterrupted
@@ -102,8 +94,6 @@ class Executor:
         """Runs that were skipped for lack of machines."""
         self._not_recorded = {""}
         """What was noted about values that no record holds."""
-        self._seen_at = 0.0
-        """When a run was last seen to get on, in Unix time."""
         self._checked = 0.0
         """When the cluster was last looked at."""
 
@@ -122,6 +112,7 @@ class Executor:
         described = describe_session(self.plan, self.options, self.state.space)
         self.store.add_sessions({"started_at": self.session, **described})
 
+        progress = self.view.progress = ProgressFile(self.store.folder)
         joined = self._held.joins
         if joined is None:
             # Ray starts only if a run is feasible and the data can be used.
@@ -143,7 +134,7 @@ class Executor:
             raise ClusterLostError(f"{error}. {_KEPT}") from error
         finally:
             self.heartbeat.report(within_s=None)
-            end_progress(self.store.folder)
+            progress.remove()
 
     def _run_on_joined(self, session: RaySession, resources: Resources) -> None:
         """Run what is feasible on a cluster that others share, and what is feasible once machines have joined."""
@@ -221,7 +212,6 @@ class Executor:
             unmeasured = {run.trial_id for run in runs} - ended
         total = self.state.left_to_propose or len(runs)
         self.view.begin(total, self.plan.varied, starts=starts, unmeasured=unmeasured)
-        self._show_progress("")
 
     def _run_on(
         self, session: RaySession, resources: Resources, first: Sequence[Run], most_lanes: LaneCount | None = None
@@ -316,13 +306,6 @@ class Executor:
             run = self.search.run_of(proposal)
         else:
             run = self._by_id[proposal["run_id"]]
-        if isinstance(event, RunProgressed):
-            self._show_progress(run.run_id, event.seconds_ago)
-            return
-        self._handle(run, event)
-        self._show_progress(run.run_id)
-
-    def _handle(self, run: Run, event: RunEvent) -> None:
         if isinstance(event, RunAborted):
             if event.is_lost:
                 raise ClusterLostError(event.reason)
@@ -337,15 +320,6 @@ class Executor:
             if self.board is not None:
                 self.board.write_last_epoch(record)
         self.view.event(run, event)
-
-    def _show_progress(self, run_id: str, seconds_ago: float = 0.0) -> None:
-        """Let other processes know that a run was seen to get on."""
-        seen_at = time.time() - seconds_ago
-        # Of several runs under way, another one may have got on since.
-        if seen_at > self._seen_at:
-            self._seen_at = seen_at
-            done, total = self.view.ended, self.view.total
-            write_progress(self.store.folder, SweepProgress(done=done, total=total, run_id=run_id, seen_at=seen_at))
 
     def _finish(self, run: Run, record: RunRecord, event: RunFinished) -> None:
         self._keep(record)

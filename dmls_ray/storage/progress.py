@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import time
 from pathlib import Path
 
 import msgspec
@@ -27,16 +28,41 @@ class SweepProgress(msgspec.Struct, frozen=True, kw_only=True):
     """Unix time of its last step or event."""
 
 
-def write_progress(folder: Path, progress: SweepProgress) -> None:
-    """Write the file. Where that fails, the time in the old one says how old it is."""
-    with contextlib.suppress(OSError):
-        atomic_write_text(folder / _PROGRESS, msgspec.json.encode(progress).decode())
+class ProgressFile:
+    """The file of the sweep that this process runs.
 
+    Args:
+        folder: its results folder.
+    """
 
-def end_progress(folder: Path) -> None:
-    """Remove the file: no more runs follow."""
-    with contextlib.suppress(OSError):
-        (folder / _PROGRESS).unlink()
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / _PROGRESS
+        self._seen_at = 0.0
+
+    def write(self, done: int, total: int, run_id: str, seconds_ago: float = 0.0) -> None:
+        """Say how far the runs are.
+
+        Where the file cannot be written, the sweep goes on, and the time in the old one says how old it is.
+
+        Args:
+            done: runs that have ended.
+            total: runs to come, with those.
+            run_id: a run that has got on; empty before the first one.
+            seconds_ago: since it has.
+        """
+        seen_at = time.time() - seconds_ago
+        # Of several runs under way, another one may have got on since.
+        if seen_at <= self._seen_at:
+            return
+        self._seen_at = seen_at
+        progress = SweepProgress(done=done, total=total, run_id=run_id, seen_at=seen_at)
+        with contextlib.suppress(OSError):
+            atomic_write_text(self._path, msgspec.json.encode(progress).decode())
+
+    def remove(self) -> None:
+        """Remove the file: no more runs follow."""
+        with contextlib.suppress(OSError):
+            self._path.unlink()
 
 
 def read_progress(folder: str | os.PathLike[str]) -> SweepProgress | None:

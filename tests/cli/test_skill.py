@@ -6,8 +6,10 @@ import ast
 import json
 import re
 import shlex
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -38,7 +40,7 @@ for _ in range(10**6):
     optimizer.step()
     time.sleep(0.001 * (2 + abs(batch_size - 32) / 8))
 """
-"""A script that is fastest at 32 samples: each step waits for some milliseconds, and a smaller batch has fewer samples."""
+"""A script that is fastest at 32 samples: each step waits for milliseconds, and a smaller batch has fewer samples."""
 
 TEXT = SKILL.read_text(encoding="utf-8")
 COMMANDS = list(dict.fromkeys(commands_of(TEXT)))
@@ -181,3 +183,26 @@ def test_a_program_that_knows_the_instructions_alone_finds_the_best_of_six_setti
     assert len(rows) == 6 * len(counts), "each setting has as many runs"
     refused = call([sys.executable, AGENT, "train.py", "--batch-sise", "8"], tmp_path)
     assert (refused.returncode, refused.stdout) == (2, "")
+
+
+@pytest.mark.slow
+def test_another_process_hears_of_the_steps_of_a_run_that_goes_on(tmp_path: Path) -> None:
+    """Also within a run of whose steps nothing is written."""
+    (tmp_path / "train.py").write_text(SCRIPT)
+    words = ["sweep", "train.py", "--repeats", "1", "--steps", "8000", "--out", "out"]
+    sweep = subprocess.Popen([sys.executable, "-m", "dmls_ray", *words], cwd=tmp_path, start_new_session=True)
+    seen = []
+    try:
+        while sweep.poll() is None and (len(seen) < 2 or seen[-1] >= seen[-2]):
+            done = call([sys.executable, "-m", "dmls_ray", "ls", "--format", "json", "out"], tmp_path)
+            running = json.loads(done.stdout)["running"] if done.returncode == 0 else []
+            if running and running[0]["run_id"]:
+                assert (running[0]["done"], running[0]["total"]) == (0, 1)
+                seen.append(running[0]["seconds_since_progress"])
+            time.sleep(0.5)
+    finally:
+        sweep.send_signal(signal.SIGINT)
+        code = sweep.wait()
+    assert code == 130
+    assert seen[-1] < seen[-2], "a step was seen"
+    assert max(seen) < 30

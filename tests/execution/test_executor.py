@@ -30,14 +30,13 @@ class View(Notes):
 
     def __init__(self) -> None:
         super().__init__()
-        self.total, self.ended = 0, 0
-        self.run_ids: list[str] = []
+        self.ended: list[str] = []
 
     def event(self, *_: object) -> None:
         """A run goes on."""
 
     def done(self, run: Any, record: Any) -> None:
-        self.run_ids.append(run.run_id)
+        self.ended.append(run.run_id)
 
 
 @pytest.fixture
@@ -74,7 +73,7 @@ def test_a_run_that_cannot_be_written_is_not_shown_as_ended_and_ends_the_sweep(
         patch.setattr(os, "fsync", full)
         with pytest.raises(NotKeptError, match="No space left on device"):
             end_run(executor, 1)
-    assert executor.view.run_ids == [first]  # type: ignore[attr-defined]
+    assert executor.view.ended == [first]  # type: ignore[attr-defined]
     assert [record.run_id for record in load(tmp_path).records] == [first]
 
 
