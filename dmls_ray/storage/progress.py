@@ -72,7 +72,7 @@ def read_progress(folder: str | os.PathLike[str]) -> SweepProgress | None:
             progress = msgspec.json.decode(file.read(), type=SweepProgress)
     except (OSError, ValueError):
         return None
-    # A sweep that was killed has left its file.
+    # A sweep that was stopped or killed may have left its file.
     return progress if is_in_use(folder) else None
 
 
