@@ -1,4 +1,4 @@
-"""Write the generated parts of README.md and docs/ again: `python docs/generate.py`.
+"""Write the generated parts of README.md and docs/, docs/schema.json and SKILL.md again: `python docs/generate.py`.
 
 A generated part stands between `<!-- generated: NAME -->` and `<!-- end -->`. `PARTS` names the function that writes
 it. A test compares the committed pages with what these functions return.
@@ -27,6 +27,7 @@ from dmls_ray.analysis import json_objects as objects
 from dmls_ray.analysis.summary import AnswerTable, summarize
 from dmls_ray.analysis.table.model import heading_of
 from dmls_ray.analysis.table.named_layouts import render
+from dmls_ray.cli.commands.skill import SKILL
 from dmls_ray.cli.main import main as dmls_ray_main
 from dmls_ray.cli.sweep_flags import flag_of
 from dmls_ray.config import field_types
@@ -42,6 +43,16 @@ from dmls_ray.workloads.script.config import ScriptOptions
 PROJECT = Path(__file__).resolve().parents[1]
 REFERENCE = PROJECT / "results" / "reference"
 SCHEMA = PROJECT / "docs" / "schema.json"
+AGENTS = PROJECT / "docs" / "agents.md"
+SKILL_HEAD = """---
+name: dmls-ray
+description: Measures PyTorch training with dmls-ray. Use it to find out which batch size, number of ranks, precision \
+or other setting of a training script is fastest or most accurate, how large the batch may be, whether a change makes \
+training slower, or whether such a measurement gets on, and to read its answers, which have intervals and verdicts.
+---
+
+"""
+"""By which agents decide whether to read the rest."""
 WORKLOAD = "classification"
 """A workload whose flags are read without a process of its own."""
 MARKED = re.compile(r"(<!-- generated: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -214,6 +225,12 @@ def schema() -> str:
     return json.dumps(content, indent=1) + "\n"
 
 
+def skill() -> str:
+    """The instructions for agents: the page for them up to where it says how to install them, without links."""
+    text, _, _ = AGENTS.read_text(encoding="utf-8").partition("## As a skill\n")
+    return SKILL_HEAD + re.sub(r"\[([^\]]+)\]\([^)]+\)", r"\1", text).strip() + "\n"
+
+
 PARTS: dict[str, Callable[[], str]] = {
     "quickstart": quickstart,
     "script": script,
@@ -273,6 +290,7 @@ def main() -> None:
     for path in pages():
         path.write_text(regenerated(path.read_text(encoding="utf-8")), encoding="utf-8")
     SCHEMA.write_text(schema(), encoding="utf-8")
+    SKILL.write_text(skill(), encoding="utf-8")
 
 
 if __name__ == "__main__":

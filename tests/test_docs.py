@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from dmls_ray.cli.main import STARTING
-from docs.generate import SCHEMA, regenerated, schema
+from docs.generate import SCHEMA, SKILL, regenerated, schema, skill
 from tests.conftest import PROJECT
 
 PAGES = [PROJECT / "README.md", *sorted((PROJECT / "docs").glob("*.md"))]
@@ -42,6 +42,7 @@ ELSEWHERE = {
     "package.train": "tests/cli/test_sweep_command.py",
     "module:": "tests/cli/test_sweep_command.py",
     "results/train": "tests/cli/test_main.py",
+    "results/optimizer": "tests/cli/test_skill.py",
     "dmls-ray compare A B": "tests/cli/test_main.py",
     "dmls-ray show RUN": "tests/cli/test_main.py",
 }
@@ -157,6 +158,10 @@ def test_generated_parts_are_what_the_generator_writes(path: Path) -> None:
 
 def test_the_json_schema_is_that_of_the_objects() -> None:
     assert SCHEMA.read_text(encoding="utf-8") == schema(), "run python docs/generate.py"
+
+
+def test_the_skill_is_the_page_for_agents() -> None:
+    assert SKILL.read_text(encoding="utf-8") == skill(), "run python docs/generate.py"
 
 
 def test_the_readme_is_short_and_links_to_every_page() -> None:

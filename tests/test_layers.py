@@ -62,7 +62,7 @@ NEVER_LOADED = {
     ("torch", "torchvision", "ray", "pandas", "numpy", "scipy", "vl_convert", "PIL", "pyarrow"): (
         "", "workloads.grayscale.workload", "workloads.classification.config", "config.fields", "config.grid",
         "workloads.classification.models", "records.model", "util.errors", "util.importing", "training.rank",
-        "storage.store", "storage.remote_store",
+        "storage.store", "storage.remote_store", "cli.commands.skill",
     ),
     ("torch", "ray", "pandas", "scipy"): (
         "cluster.connect", "cli.sweep_script", "execution.run_plan", "cli.sweep_command", "cli.tune", "cli.ab",

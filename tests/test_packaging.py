@@ -83,6 +83,8 @@ def test_a_sweep_of_a_script_runs_from_the_wheel_and_from_the_sources(
 
     place = run(python, "-c", "import dmls_ray; print(dmls_ray.__file__)", cwd=tmp_path, env=env)
     assert Path(place).is_relative_to(tmp_path / "env")
+    skill = run(python.with_name("dmls-ray"), "skill", cwd=tmp_path, env=env)
+    assert skill == (PROJECT / "dmls_ray" / "cli" / "commands" / "SKILL.md").read_text()
     command = [python.with_name("dmls-ray"), "sweep", "train.py", "--batch-size", "4", "8", "--repeats", "1"]
     run(*command, cwd=tmp_path, env=env)
     runs = (tmp_path / "results" / "train" / "runs.jsonl").read_text().splitlines()

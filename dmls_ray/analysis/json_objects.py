@@ -216,10 +216,26 @@ class Advise(Output, frozen=True):
     """trial_id of the most accurate one; empty without a loss."""
 
 
+class RunningObject(msgspec.Struct, frozen=True):
+    """A sweep whose runs go on now."""
+
+    folder: str
+    done: int
+    """Runs of its command that have ended."""
+    total: int
+    """Runs that its command makes, as far as it is known."""
+    run_id: str
+    """The run that was last heard of; empty while Ray and the ranks start."""
+    seconds_since_progress: float
+    """Since its last step or event. Steps are heard of every ten seconds; those of a search with its epochs."""
+
+
 class Ls(Output, frozen=True):
     """`dmls-ray ls`: the sweeps below a folder."""
 
     sweeps: Sequence[Mapping[str, str]]
+    running: Sequence[RunningObject] | None
+    """Those whose runs go on now; null at a URI, where that is not known."""
 
 
 class Show(Output, frozen=True):

@@ -114,6 +114,8 @@ def _exit_code(command: Callable[[Call], int], call: Call) -> int:
 
     try:
         return command(call)
+    except SystemExit as ended:  # by the parser
+        return int(ended.code or 0)
     except InputError as error:
         if call.heartbeat.is_restart and isinstance(error, ClusterError):
             raise ClusterLostError(str(error)) from error

@@ -40,6 +40,7 @@ COMMANDS = {
     "advise": ("commands.tables", "Rank the configurations of a sweep by an objective, with intervals and verdicts"),
     "ls": ("commands.runs", "List the sweeps below a folder"),
     "show": ("commands.runs", "Show one run: its configuration, outcome, phases, epochs and ranks, and its log"),
+    "skill": ("commands.skill", "Print the instructions for agents; skill install writes them where agents look"),
     "export": ("commands.files", "Write runs, ranks and epochs of a sweep as files for other programs"),
     "tensorboard": ("commands.files", "Write the files of TensorBoard again, from the records"),
     "copy": (

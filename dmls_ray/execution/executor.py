@@ -28,6 +28,7 @@ from dmls_ray.execution.view import View
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.run_events import EpochEnded, RunAborted, RunEvent, RunFinished, RunStarted, SkipKind
+from dmls_ray.storage.progress import ProgressFile
 from dmls_ray.storage.store import Store
 from dmls_ray.util.errors import ClusterError, ClusterLostError, NotKeptError, StoreError, WorkerGroupError
 from dmls_ray.util.interpreter import uninterrupted
@@ -111,6 +112,7 @@ class Executor:
         described = describe_session(self.plan, self.options, self.state.space)
         self.store.add_sessions({"started_at": self.session, **described})
 
+        progress = self.view.progress = ProgressFile(self.store.folder)
         joined = self._held.joins
         if joined is None:
             # Ray starts only if a run is feasible and the data can be used.
@@ -132,6 +134,7 @@ class Executor:
             raise ClusterLostError(f"{error}. {_KEPT}") from error
         finally:
             self.heartbeat.report(within_s=None)
+            progress.remove()
 
     def _run_on_joined(self, session: RaySession, resources: Resources) -> None:
         """Run what is feasible on a cluster that others share, and what is feasible once machines have joined."""

@@ -17,7 +17,8 @@ from dmls_ray.config.grid import Run
 from dmls_ray.config.value_texts import duration
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import Outcome
-from dmls_ray.records.run_events import EpochEnded, RunEvent, RunStarted
+from dmls_ray.records.run_events import EpochEnded, RunEvent, RunProgressed, RunStarted
+from dmls_ray.storage.progress import ProgressFile
 from dmls_ray.util.interpreter import discard_output, write_out_unprintable
 from dmls_ray.util.text import escape_control_chars
 from dmls_ray.workloads.registry import is_compared, workload_of
@@ -71,6 +72,8 @@ class View:
         self._varied: Sequence[str] = ()
         self._unmeasured: set[str] = set()
         """Trials of the runs to come of which no run has ended."""
+        self.progress: ProgressFile | None = None
+        """Shows other processes how far the runs are."""
         self.lanes: Callable[[], int] = lambda: 1
         """How many lanes there are. Of several, a run is shown with its own."""
 
@@ -105,6 +108,7 @@ class View:
             self.status.start()
         elif starts:
             self.note(_STARTING)
+        self._show_progress()
 
     def extend(self, more: int, reason: str) -> None:
         """Go on with a number of further runs, for this reason; empty: there is none to be shown."""
@@ -113,7 +117,11 @@ class View:
             self.note(reason)
 
     def event(self, run: Run, event: RunEvent) -> None:
-        """Show that a run has started or ended an epoch."""
+        """Show that a run has started, has ended an epoch, or goes on."""
+        if isinstance(event, RunProgressed):
+            self._show_progress(run.run_id, event.seconds_ago)
+            return
+        self._show_progress(run.run_id)
         parts = [f"{self.ended}/{self.total} runs", run.label(self._varied)]
         if isinstance(event, EpochEnded):
             parts += _describe_epoch(event, run.values.get("epochs"))
@@ -128,6 +136,7 @@ class View:
     def done(self, run: Run, record: RunRecord) -> None:
         """Show that a run has ended."""
         self.ended += 1
+        self._show_progress(run.run_id)
         width = len(str(self.total))
         self._unmeasured.discard(record.trial_id)
         left = 0.0
@@ -142,6 +151,10 @@ class View:
             place = f"lane {record.lane} machine {record.machine.get('host', '')}: "
         end = f"{run.label(self._varied)}: {describe_end(record)}{tail}"
         self.note(f"[{self.ended:{width}}/{self.total}] {place}{end}")
+
+    def _show_progress(self, run_id: str = "", seconds_ago: float = 0.0) -> None:
+        if self.progress is not None:
+            self.progress.write(self.ended, self.total, run_id, seconds_ago)
 
 
 def describe_end(record: RunRecord) -> str:

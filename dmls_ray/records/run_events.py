@@ -163,6 +163,14 @@ class Progress:
 
 
 @dataclass(frozen=True, kw_only=True)
+class RunProgressed:
+    """Nothing else has happened for a while, and ranks have made progress meanwhile, or have not."""
+
+    seconds_ago: float
+    """Since the last sign of progress of a rank."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class RunFinished:
     """A run has its outcome."""
 
@@ -191,7 +199,7 @@ class RunAborted:
 RankEvent = EpochEnded | Progress
 """What a rank emits."""
 
-RunEvent = RunStarted | EpochEnded | RunFinished | RunAborted
+RunEvent = RunStarted | EpochEnded | RunProgressed | RunFinished | RunAborted
 """What the scheduler reports about a run."""
 
 

@@ -5,6 +5,7 @@
         sweep.json    what was asked, when, on which machine, with which versions; a session for each call
         runs.csv, ranks.csv, epochs.csv, runs.parquet, table.md    derived from runs.jsonl by `analysis`
         tensorboard/    likewise; during a sweep, also the epochs of its runs
+        .progress.json    while runs go on: how far they are, see `progress`
 
 At a URI (s3://, ...) each run is an object: see `remote_store`.
 """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -23,6 +24,24 @@ from dmls_ray.storage.runs_file import (
     records_by_id,
 )
 from dmls_ray.util.errors import StoreInUseError
+from dmls_ray.util.files import open_regular
+
+_LOCK = ".lock"
+
+_LOCK_TIMEOUT_S = 0.2
+"""Longer than `is_in_use` holds the lock."""
+
+
+def is_in_use(folder: str | os.PathLike[str]) -> bool:
+    """Whether a process writes to a results folder now."""
+    try:
+        with open_regular(Path(folder) / _LOCK) as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:  # nobody has written there, or nobody may look
+        return False
+    return False
 
 
 class Store:
@@ -49,10 +68,10 @@ class Store:
         """The name to show for it."""
         with file_errors(f"--out {folder} cannot be made a folder", "name another"):
             self.folder.mkdir(parents=True, exist_ok=True)
-        self._lock = FileLock(str(self.folder / ".lock"))
+        self._lock = FileLock(str(self.folder / _LOCK))
         with file_errors(f"--out {folder} cannot be written to through its .lock", "name another"):
             try:
-                self._lock.acquire(timeout=0)
+                self._lock.acquire(timeout=_LOCK_TIMEOUT_S)
             except Timeout as error:
                 raise StoreInUseError(
                     f"--out {folder} is in use by another process; wait for it, end it, or name another folder."

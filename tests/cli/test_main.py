@@ -18,6 +18,7 @@ from dmls_ray.analysis import json_objects
 from dmls_ray.analysis.results import Results, load
 from dmls_ray.cli.commands import tables
 from dmls_ray.config.identity import Identity
+from dmls_ray.storage.progress import ProgressFile
 from dmls_ray.storage.store import Store
 from tests.analysis.samples import results
 from tests.conftest import PROJECT, DmlsRay
@@ -122,6 +123,21 @@ def test_sweeps_and_runs_are_written_as_json(folder: Path, run: DmlsRay) -> None
     run_id = load(folder).records[0].run_id
     shown = json.loads(run("show", run_id, folder, "--format", "json")[1])
     assert (shown["kind"], shown["run"]["run_id"]) == ("show", run_id)
+
+
+def test_ls_says_what_runs_now_and_how_long_ago_it_was_seen_to_get_on(folder: Path, run: DmlsRay) -> None:
+    new = folder.parent / "new"
+    with Store(new):
+        # In the second one a sweep was killed.
+        for path in (new, folder):
+            ProgressFile(path).write(3, 12, "a-1", seconds_ago=60)
+        (found,) = json.loads(run("ls", folder.parent, "--format", "json")[1])["running"]
+        assert 60 <= found.pop("seconds_since_progress") < 70
+        assert found == {"folder": str(new), "done": 3, "total": 12, "run_id": "a-1"}
+        assert f"{new} goes on: 3 of 12 runs" in run("ls", folder.parent)[1]
+        assert run("ls", new, "--format", "json")[0] == 0, "its first run has not ended yet"
+        assert run("ls", new)[0] == 0
+    assert json.loads(run("ls", folder.parent, "--format", "json")[1])["running"] == []
 
 
 def test_every_object_of_json_is_one_of_the_schema(folder: Path, run: DmlsRay) -> None:

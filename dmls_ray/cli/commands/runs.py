@@ -5,24 +5,28 @@ from __future__ import annotations
 import argparse
 import math
 import os
+import time
 from collections import Counter
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from dmls_ray.analysis.json_objects import Ls, Show
+from dmls_ray.analysis.json_objects import Ls, RunningObject, Show
 from dmls_ray.analysis.results import Results, load
 from dmls_ray.analysis.stats.formatting import GENERIC
 from dmls_ray.analysis.words import join_names
 from dmls_ray.cli.commands.tables import add_format, print_result
 from dmls_ray.cli.console import Console, Parser, print_json, print_table, say
+from dmls_ray.config.value_texts import duration
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import outcome_counts
 from dmls_ray.storage.folder import read_sweep
 from dmls_ray.storage.location import find_sweeps
+from dmls_ray.storage.progress import folders_with_progress, read_progress
 from dmls_ray.util.errors import ConfigError, InputError, StoreError
 from dmls_ray.util.files import is_inside, open_regular
 from dmls_ray.util.text import utf8_safe
+from dmls_ray.util.uri import is_uri
 
 _SECTIONS = (
     "metrics", "facts", "config", "code", "data", "machine", "versions", "git", "epochs", "ranks", "traceback",
@@ -48,16 +52,30 @@ def ls_arguments(parser: Parser) -> None:
 
 def ls(given: argparse.Namespace, console: Console) -> None:
     """List the sweeps below a folder."""
+    running = None if is_uri(given.folder) else _running_below(given.folder)
     rows = [_describe_sweep(folder) for folder in find_sweeps(given.folder)]
-    if not rows:
+    if not rows and not running:
         raise StoreError(
             f"{given.folder} holds no sweep; name a folder that does, or run one: python sweeps/batch_size.py."
         )
     if given.format == "json":
-        print_json(Ls(sweeps=rows))
+        print_json(Ls(sweeps=rows, running=running))
         return
     heads = dict.fromkeys(chain.from_iterable(rows))
-    print_result({head: [row.get(head, "") for row in rows] for head in heads}, [], given.format, console)
+    notes = []
+    for sweep in running or []:
+        ago = duration(sweep.seconds_since_progress)
+        notes.append(f"{sweep.folder} goes on: {sweep.done} of {sweep.total} runs, last progress {ago} ago.")
+    print_result({head: [row.get(head, "") for row in rows] for head in heads}, notes, given.format, console)
+
+
+def _running_below(folder: str) -> list[RunningObject]:
+    found = []
+    for path in folders_with_progress(folder):
+        if progress := read_progress(path):
+            ago = round(max(0.0, time.time() - progress.seen_at), 1)
+            found.append(RunningObject(utf8_safe(str(path)), progress.done, progress.total, progress.run_id, ago))
+    return found
 
 
 def _describe_sweep(folder: str | Path) -> dict[str, str]:

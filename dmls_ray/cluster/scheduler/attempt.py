@@ -13,7 +13,7 @@ from dmls_ray.cluster.messages import Job
 from dmls_ray.config.options import RunLimits
 from dmls_ray.records.model import FIRST_LANE
 from dmls_ray.records.outcome import Outcome
-from dmls_ray.records.run_events import EarlierAttempt, RankResult, RunStarted, Verdict
+from dmls_ray.records.run_events import EarlierAttempt, RankResult, RunProgressed, RunStarted, Verdict
 
 
 def now() -> float:
@@ -100,6 +100,10 @@ class Attempt:
         """What the sweep receives at its start."""
         after = self.earlier[-1].reason if self.earlier else ""
         return RunStarted(attempt=self.number, after=after, lane=self.lane)
+
+    def progress_event(self) -> RunProgressed:
+        """What the sweep receives while nothing else happens."""
+        return RunProgressed(seconds_ago=now() - self.progressed)
 
     @property
     def pending(self) -> list[str]:

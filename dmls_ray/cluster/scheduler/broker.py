@@ -217,8 +217,11 @@ class Broker:
         self.dispatcher.failures.note(trial_id, verdict)
 
     async def events(self, run_id: str) -> list[RunEvent]:
-        """Events of a run since the last call, as soon as there are some; none if there were none for some seconds."""
-        return await self.dispatcher.streams.read(run_id)
+        """Events of a run since the last call, as soon as there are some.
+
+        If there were none for some seconds: how long ago the run made progress; none where it waits for ranks.
+        """
+        return await self.dispatcher.streams.read(run_id) or self.dispatcher.progress_of(run_id)
 
     async def decide(self, run_id: str, attempt: int, epochs: int | None) -> None:
         """Let an attempt at a run continue after this many epochs; None: stop the run, in whichever attempt."""

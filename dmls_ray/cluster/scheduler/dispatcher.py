@@ -153,6 +153,11 @@ class Dispatcher:
         attempt = self.attempts.get(lease_id)
         return attempt if attempt is not None and attempt.is_waiting_for(name) else None
 
+    def progress_of(self, run_id: str) -> list[RunEvent]:
+        """How long ago a run made progress; empty if no attempt at it is under way."""
+        attempts = self.attempts.values()
+        return [attempt.progress_event() for attempt in attempts if attempt.job.run_id == run_id]
+
     def lose(
         self, name: str, *, replaced: bool = False, departed: str = "", was_waiting: bool = False, reason: str = ""
     ) -> None:

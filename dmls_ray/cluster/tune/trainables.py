@@ -83,15 +83,16 @@ class LaunchedRun:
     def __init__(self, job: Job, launch: Launch, limits: RunLimits) -> None:
         self._job, self._launch, self._limits = job, launch, limits
         self._events: queue.Queue[RunEvent] = queue.Queue()
+        self._under_way: Attempt | None = None
         self._thread = threading.Thread(target=self._run, daemon=True, name=f"launched-{job.run_id}")
         self._thread.start()
 
     def events(self) -> list[RunEvent]:
-        """Events since the last call, as soon as there are some; none after `NEWS_INTERVAL_S`."""
+        """Events since the last call, as soon as there are some; after `NEWS_INTERVAL_S`, as `Broker.events`."""
         try:
             events = [self._events.get(timeout=NEWS_INTERVAL_S)]
         except queue.Empty:
-            return []
+            return [self._under_way.progress_event()] if self._under_way else []
         while not self._events.empty():
             events.append(self._events.get())
         return events
@@ -110,6 +111,7 @@ class LaunchedRun:
         names = [str(rank) for rank in range(job.config.world_size)]
         attempt = Attempt(job, job.run_id, names, queued.earlier, queued.retries_used)
         self._events.put(attempt.start_event())
+        self._under_way = attempt
 
         def emit(event: RankEvent) -> None:
             attempt.progressed = time.monotonic()

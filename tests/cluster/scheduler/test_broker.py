@@ -9,8 +9,9 @@ import pytest
 
 from dmls_ray.cluster.messages import ExpectedTrainer, Leave
 from dmls_ray.cluster.scheduler.broker import Broker
+from dmls_ray.cluster.scheduler.dispatcher import NEWS_INTERVAL_S
 from dmls_ray.config.options import RunLimits
-from dmls_ray.records.run_events import EpochEnded, RunFinished, RunStarted
+from dmls_ray.records.run_events import EpochEnded, RunFinished, RunProgressed, RunStarted
 from tests.cluster.scheduler.ranks import (
     asking,
     attempt_of,
@@ -166,6 +167,22 @@ async def test_a_run_without_progress_is_ended_with_its_ranks_and_run_again() ->
     assert [(first.outcome, first.reason) for first in done.earlier] == [("timeout", reason)]
     starts = [event for event in events if isinstance(event, RunStarted)]
     assert starts == [RunStarted(attempt=1), RunStarted(attempt=2, after=reason)]
+
+
+@scenario
+async def test_whoever_follows_a_run_hears_how_long_ago_it_made_progress_when_nothing_else_happens() -> None:
+    broker, (name,) = await group(1)
+    await broker.submit(job("r"))
+    await broker.submit(job("waits"))
+    lease = await taken_up(broker, name)
+    assert await broker.events("r") == [RunStarted(attempt=1)]
+    waiting = asyncio.ensure_future(broker.events("r"))
+    await asyncio.sleep(4)
+    await broker.progress(name, lease.lease_id)
+    (event,) = await waiting
+    assert isinstance(event, RunProgressed)
+    assert event.seconds_ago == pytest.approx(NEWS_INTERVAL_S - 4, abs=0.1)
+    assert await broker.events("waits") == [], "it has no ranks yet"
 
 
 @scenario
