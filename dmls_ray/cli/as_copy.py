@@ -5,23 +5,26 @@ This module loads little, since every supervisor loads it.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import gc
 import importlib
 import os
 import runpy
+import shlex
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from typing import Any
 
-from dmls_ray.execution.supervisor import CHANNEL, channel
+from dmls_ray.execution.supervisor import CHANNEL, END_TIMEOUT_S, channel
+from dmls_ray.util.interpreter import CHILD_SUBREAPER, kill_descendants, prctl
 from dmls_ray.util.standby import Standby, find_standby, use_standby
 from dmls_ray.util.template_copy import Copy, live_with, start_copy
 from dmls_ray.util.template_request import COMMANDS
 
-PREPARE = f"{__name__}:prepare"
-"""What imports all that a command needs, in the template."""
+PREPARE, BE_CURRENT = f"{__name__}:prepare", f"{__name__}:be_current"
+"""What imports all that a command needs, in the template; and what begins in a copy if that is as it would be now."""
 
 
 def copy_of_standby(heartbeat: int, given: Mapping[str, Any]) -> Copy | None:
@@ -32,23 +35,44 @@ def copy_of_standby(heartbeat: int, given: Mapping[str, Any]) -> Copy | None:
         given: what it is given.
     """
     standby = find_standby()
-    *_, option, program = ["", *sys.orig_argv[: len(sys.orig_argv) - len(sys.argv) + 1]]
-    if standby is None or option == "-c":
+    if standby is None:
         return None
-    if differing := standby.differences():
-        _say(f"dmls-ray up is not used: {differing[0]} is another than where it was given. dmls-ray up starts it anew.")
+    place = len(sys.orig_argv) - len(sys.argv)
+    options, program = sys.orig_argv[1:place], sys.orig_argv[place]
+    reasons = [f"{name} is another than where it was given" for name in standby.differences()]
+    if options not in ([], ["-m"]) or program.startswith("-"):
+        reasons.append(f"Python is started by {shlex.join(sys.orig_argv[: place + 1])}")
+    if None in (sys.stdin, sys.stdout, sys.stderr) or not _is_utf8():
+        reasons.append("a standard stream is closed, or the name of a file or a variable is not UTF-8")
+    if reasons:
+        _say(f"dmls-ray up is not used: {reasons[0]}.")
         return None
-    arguments = [program, option == "-m", sys.argv, sys.orig_argv, dict(given), asdict(standby)]
-    be_copy = f"{__name__}:be_command"
-    copy = start_copy(COMMANDS, be_copy, arguments, folder=standby.templates, descriptors=[heartbeat])
-    if copy is not None:  # else the standby has ended
+    first = [os.getcwd() if options else os.path.dirname(os.path.realpath(program))]
+    if sys.flags.safe_path:
+        first = []
+    copy = start_copy(
+        COMMANDS, f"{__name__}:be_command",
+        [program, bool(options), sys.argv, sys.orig_argv, dict(given), asdict(standby)],
+        folder=standby.templates, descriptors=[heartbeat], path=[*first, *standby.path],
+    )  # fmt: skip
+    if copy is not None:  # else the standby has ended, or the copy has said why
         _say("Processes of dmls-ray up are used.")
     return copy
 
 
+def _is_utf8() -> bool:
+    """Whether a copy can be given all texts that this process has."""
+    try:
+        " ".join([os.getcwd(), *sys.argv, *os.environ.values()]).encode()
+    except (UnicodeEncodeError, OSError):
+        return False
+    return True
+
+
 def _say(line: str) -> None:
     with contextlib.suppress(OSError):  # the terminal is gone
-        print(line, file=sys.stderr, flush=True)
+        if sys.stderr is not None:
+            print(line, file=sys.stderr, flush=True)
 
 
 # --- in the copy --------------------------------------------------------------------------------------------
@@ -62,6 +86,50 @@ def prepare() -> None:
     ):  # fmt: skip
         importlib.import_module(module)
     gc.freeze()
+    _loaded.update(_files())
+
+
+_loaded: dict[str, int] = {}
+"""Files of the modules that the template has loaded -> when they were changed."""
+
+
+def _files() -> Iterator[tuple[str, int]]:
+    """The files of the modules of this process, and when they were changed."""
+    for module in list(sys.modules.values()):
+        file = str(getattr(module, "__file__", ""))
+        with contextlib.suppress(OSError):
+            yield file, os.stat(file).st_mtime_ns
+
+
+def _is_current() -> bool:
+    """Whether a new interpreter would import what the template has; says what it would import otherwise."""
+    changed = [file for file, when in _files() if _loaded.get(file, when) != when]
+    changed += [file for file in _loaded if not os.path.exists(file)]
+    for file in (*changed, *_own_modules(sys.path[0])):
+        _say(f"dmls-ray up is not used: it has not loaded {file} as it is now; dmls-ray up starts it anew.")
+        return False
+    return True
+
+
+def _own_modules(folder: str) -> Iterator[str]:
+    """The modules in the folder of the program whose names the template has loaded from elsewhere."""
+    with contextlib.suppress(OSError):
+        for entry in os.scandir(folder):
+            name, _, kind = entry.name.partition(".")
+            is_module = kind == "py" or kind.endswith("so") or os.path.exists(os.path.join(entry.path, "__init__.py"))
+            loaded = getattr(sys.modules.get(name), "__file__", None)
+            if is_module and loaded and not loaded.startswith(entry.path.removesuffix(f".{kind}")):
+                yield entry.path
+
+
+def be_current(life: int) -> None:
+    """Begin if the template has what a new interpreter would import.
+
+    Args:
+        life: as of `live_with`.
+    """
+    if _is_current():
+        live_with(life)
 
 
 def be_command(
@@ -86,11 +154,16 @@ def be_command(
         given: what the heartbeat is given.
         standby: the fields of the standby.
     """
+    if not _is_current():
+        return
     use_standby(Standby(**standby))
     live_with(life)
+    # What the command leaves ends with it, as below a supervisor that is its parent.
+    prctl(CHILD_SUBREAPER, 1)
+    atexit.register(kill_descendants, END_TIMEOUT_S)
     sys.argv, sys.orig_argv = words, command
-    os.environ[CHANNEL] = channel(heartbeat, os.getppid(), given)
+    os.environ[CHANNEL] = channel(heartbeat, None, given)
     if is_module:
         runpy.run_module(program, run_name="__main__", alter_sys=True)
     else:
-        runpy.run_path(program, run_name="__main__")
+        runpy.run_path(os.path.abspath(program), run_name="__main__")

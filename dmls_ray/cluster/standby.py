@@ -7,13 +7,17 @@ what is said of a start of its own holds for them.
 from __future__ import annotations
 
 import fcntl
+import json
 import logging
 import os
 import signal
+import socket
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
-from typing import IO
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import ray
 
@@ -23,8 +27,8 @@ from dmls_ray.cluster.local import LocalCluster, end_processes, start_cluster
 from dmls_ray.cluster.templates import prepare_templates
 from dmls_ray.util.errors import ClusterError, DmlsRayError
 from dmls_ray.util.interpreter import CHILD_SUBREAPER, DEATH_SIGNAL, handle_interrupts, kill_descendants, prctl
-from dmls_ray.util.standby import IDLE_S, Standby, find_standby, state_file
-from dmls_ray.util.template_request import COMMANDS, request
+from dmls_ray.util.standby import IDLE_S, READY, Standby, variables_of_terminal
+from dmls_ray.util.template_request import COMMANDS, RUNS, WORKERS, request
 
 END_TIMEOUT_S = 10.0
 """How long killed processes may take to end."""
@@ -32,22 +36,38 @@ END_TIMEOUT_S = 10.0
 _POLL_S = 0.5
 
 
-def hold(descriptor: int, prepare: str, circumstances: Mapping[str, str]) -> None:
+@dataclass(frozen=True)
+class Wanted:
+    """What the command `up` wants to be held."""
+
+    prepare: str
+    """`module:function` that imports what the processes of commands need."""
+    circumstances: Mapping[str, str]
+    """Those of the command."""
+    path: Sequence[str]
+    """As of `Standby`."""
+    file: str
+    """Path of the file by which commands find it."""
+
+
+def hold(descriptor: int, *wanted: Any) -> None:
     """Be the process of `dmls-ray up` until it is asked to end: start a standby, and let commands find it.
 
     Whatever it starts ends with it, also where one of its processes is killed.
 
     Args:
-        descriptor: of a pipe for the line that says why there is no standby; it is empty once there is one.
-        prepare: `module:function` that imports what the processes of commands need.
-        circumstances: those of the command `up`.
+        descriptor: of a pipe for a line: `READY`, or why there is no standby.
+        wanted: the fields of `Wanted`.
     """
+    # Those of the terminal are of each command.
+    for name in variables_of_terminal():
+        del os.environ[name]
     prctl(CHILD_SUBREAPER, 1)
+    file = Wanted(*wanted).file
     child = os.fork()
     if child == 0:
         prctl(DEATH_SIGNAL, signal.SIGTERM)
-        with open(descriptor, "w") as answer:
-            _hold(answer, prepare, circumstances)
+        _hold(descriptor, Wanted(*wanted))
         return
     os.close(descriptor)
 
@@ -57,37 +77,41 @@ def hold(descriptor: int, prepare: str, circumstances: Mapping[str, str]) -> Non
 
     handle_interrupts(forward)
     os.waitpid(child, 0)
-    _forget(os.getpid())
+    _forget(file)
     kill_descendants(END_TIMEOUT_S)
 
 
-def _hold(answer: IO[str], prepare: str, circumstances: Mapping[str, str]) -> None:
+def _hold(descriptor: int, wanted: Wanted) -> None:
     """Start a standby, say so, and end it when it is asked to end, is not used or has lost a part."""
-    prepare_templates({COMMANDS: prepare})
+    prepare_templates({COMMANDS: wanted.prepare})
     logging.getLogger("ray").setLevel(logging.ERROR)
-    try:
-        keep_token_private(make=True)
-        cluster = start_cluster(namespace=NAMESPACE, logging_level=logging.ERROR, configure_logging=False)
-        standby = _standby(cluster, circumstances)
-    except DmlsRayError as error:
-        answer.write(" ".join(str(error).split()))
-        return
     asked: list[int] = []
-    handle_interrupts(lambda number, _: asked.append(number))
-    standby.write()
-    answer.close()
+    with open(descriptor, "w") as answer:
+        try:
+            keep_token_private(make=True)
+            cluster = start_cluster(namespace=NAMESPACE, logging_level=logging.ERROR, configure_logging=False)
+            standby = _standby(cluster, wanted)
+            handle_interrupts(lambda number, _: asked.append(number))
+            standby.write(Path(wanted.file))
+            answer.write(READY)
+            answer.flush()
+        except BrokenPipeError:
+            asked.append(signal.SIGINT)  # the command was stopped meanwhile
+        except (DmlsRayError, OSError) as error:
+            answer.write(" ".join(str(error).split()))
+            return
     _wait_for_end(standby, cluster, asked)
-    _forget(standby.holder)
-    # Commands that have found it go on.
+    _forget(wanted.file)
+    # Commands that have found it go on; those that find it now do not begin.
     with open(standby.users) as users:
         fcntl.flock(users, fcntl.LOCK_EX)
-    cluster.end_workers()
-    ray.shutdown()
-    end_processes(cluster.folder.path)
-    cluster.remove()
+        cluster.end_workers()
+        ray.shutdown()
+        end_processes(cluster.folder.path)
+        cluster.remove()
 
 
-def _standby(cluster: LocalCluster, circumstances: Mapping[str, str]) -> Standby:
+def _standby(cluster: LocalCluster, wanted: Wanted) -> Standby:
     """What a cluster and its templates are for commands, once all of them are ready.
 
     Raises:
@@ -106,7 +130,8 @@ def _standby(cluster: LocalCluster, circumstances: Mapping[str, str]) -> Standby
         address=ray.get_runtime_context().gcs_address,
         templates=str(folder),
         parts={name: process.pid for name, process in cluster.parts.items()},
-        circumstances=circumstances,
+        circumstances=wanted.circumstances,
+        path=wanted.path,
     )
     standby.users.touch()
     standby.ray_user.touch()
@@ -114,16 +139,27 @@ def _standby(cluster: LocalCluster, circumstances: Mapping[str, str]) -> Standby
 
 
 def _wait_for_end(standby: Standby, cluster: LocalCluster, asked: Collection[int]) -> None:
-    """Wait until a signal was `asked`, no command has used it for long, or Ray has lost a process."""
+    """Wait until a signal was `asked`, no command has used it for long, or it has lost a process."""
     used = time.monotonic()
-    while not asked and cluster.is_whole and time.monotonic() - used < IDLE_S:
+    while not asked and cluster.is_whole and _serve(standby.templates) and time.monotonic() - used < IDLE_S:
         time.sleep(_POLL_S)
         if standby.is_used():
             used = time.monotonic()
 
 
-def _forget(holder: int) -> None:
-    """Let no further command find the standby of a process."""
-    found = find_standby()
-    if found is not None and found.holder == holder:
-        state_file().unlink(missing_ok=True)
+def _serve(folder: str) -> bool:
+    """Whether all templates listen."""
+    for name in (RUNS, WORKERS, COMMANDS):
+        with socket.socket(socket.AF_UNIX) as template:
+            try:
+                template.connect(os.path.join(folder, name))
+            except OSError:
+                return False
+    return True
+
+
+def _forget(file: str) -> None:
+    """Let no further command find the standby of this process or its parent."""
+    with suppress(OSError, ValueError, KeyError):
+        if json.loads(Path(file).read_text())["holder"] in (os.getpid(), os.getppid()):
+            Path(file).unlink()

@@ -84,6 +84,8 @@ class Supervisor:
         """Start the sweep until it ends by itself, is stopped, or died too often; returns its exit code."""
         prctl(CHILD_SUBREAPER, 1)
         handle_interrupts(self._forward)
+        if signal.getsignal(signal.SIGTSTP) is signal.SIG_DFL:
+            signal.signal(signal.SIGTSTP, self._suspend)
         restarts = 0
         while True:
             done = self._status["done"]
@@ -110,6 +112,14 @@ class Supervisor:
         self._silent_s = 0.0
         if self._sweep is not None:
             self._sweep.send_signal(number)
+
+    def _suspend(self, *_: object) -> None:
+        """Stop together with the sweep (Ctrl-Z), which is no process of this terminal where it is a copy of another."""
+        if self._sweep is not None:
+            self._sweep.send_signal(signal.SIGSTOP)
+        os.kill(os.getpid(), signal.SIGSTOP)
+        if self._sweep is not None:
+            self._sweep.send_signal(signal.SIGCONT)
 
     def _pause(self, seconds: int) -> None:
         """Wait before a restart: a cluster that was joined may come back."""
@@ -194,12 +204,12 @@ CHANNEL = "DMLS_RAY_SUPERVISOR"
 """Environment variable with what a supervisor passes on to the process of a sweep, as JSON."""
 
 
-def channel(descriptor: int, parent: int, given: Mapping[str, Any]) -> str:
+def channel(descriptor: int, parent: int | None, given: Mapping[str, Any]) -> str:
     """The value of `CHANNEL` for the process of a sweep.
 
     Args:
         descriptor: its end of the pipe for the heartbeat.
-        parent: the process with which it ends.
+        parent: the process with which it ends, if that is its parent.
         given: what its heartbeat is given.
     """
     return json.dumps({"descriptor": descriptor, "parent": parent, "given": given})
@@ -230,10 +240,11 @@ class Heartbeat:
         """The heartbeat of a process that a supervisor started; from now on, the process ends with its supervisor."""
         # No process that this one starts is the supervisor's.
         found = json.loads(os.environ.pop(CHANNEL))
-        # Not SIGKILL, after which some of Ray's processes would stay for a minute.
-        prctl(DEATH_SIGNAL, signal.SIGTERM)
-        if os.getppid() != found["parent"]:
-            sys.exit(EXIT_LOST)
+        if found["parent"] is not None:
+            # Not SIGKILL, after which some of Ray's processes would stay for a minute.
+            prctl(DEATH_SIGNAL, signal.SIGTERM)
+            if os.getppid() != found["parent"]:
+                sys.exit(EXIT_LOST)
         os.set_inheritable(found["descriptor"], False)
         os.set_blocking(found["descriptor"], False)
         return cls(found["descriptor"], **found["given"])

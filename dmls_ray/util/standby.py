@@ -13,8 +13,7 @@ import re
 import resource
 import socket
 import sys
-import sysconfig
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -22,17 +21,19 @@ from typing import IO
 
 from dmls_ray.util.files import atomic_replace, cache_root, open_regular
 from dmls_ray.util.template_request import know_templates
+from dmls_ray.util.text import utf8_safe
 
 _OF_TERMINAL = re.compile(
     r"_|COLORTERM|COLUMNS|DISPLAY|GPG_TTY|LINES|OLDPWD|PWD|SHLVL|STY|TMUX\w*|WINDOW\w*|XAUTHORITY|"
-    r"(SSH|TERM|VSCODE|VTE|XDG_SESSION)(_\w+)?"
+    r"(GNOME_TERMINAL|KITTY|KONSOLE|SSH|TERM|VSCODE|VTE|WEZTERM|XDG_SESSION)(_\w+)?"
 )
 """Variables that differ from one terminal to the next, and on which no start depends."""
 
+READY = "ready"
+"""What the process of `up` says once commands find the standby."""
+
 IDLE_S = 3600.0
 """How long a standby stays without a command."""
-
-_PACKAGE = Path(__file__).parents[1]
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,8 @@ class Standby:
     """Processes that its Ray cannot do without, by their name for a person -> id."""
     circumstances: Mapping[str, str]
     """As of `circumstances` when it was started."""
+    path: Sequence[str]
+    """The module search path of commands, after the folder of their program."""
 
     @property
     def users(self) -> Path:
@@ -71,17 +74,16 @@ class Standby:
         with open(self.users) as users:
             return not _lock(users)
 
-    def write(self) -> None:
-        """Let commands find it."""
-        state_file().parent.mkdir(parents=True, exist_ok=True)
-        with atomic_replace(state_file()) as temporary:
+    def write(self, file: Path) -> None:
+        """Let commands find it by this file."""
+        with atomic_replace(file) as temporary:
             temporary.touch(0o600)
             temporary.write_text(json.dumps(asdict(self)))
 
 
 def state_file() -> Path:
     """The file by which commands of this user on this machine find the standby."""
-    return cache_root() / f"up-{socket.gethostname()}.json"
+    return Path(os.path.abspath(cache_root())) / f"up-{socket.gethostname()}.json"
 
 
 def find_standby() -> Standby | None:
@@ -91,24 +93,28 @@ def find_standby() -> Standby | None:
             # Commands give it their environment.
             is_own = os.fstat(file.fileno()).st_uid == os.getuid()
             return Standby(**json.load(file)) if is_own else None
-    except (OSError, ValueError, TypeError):  # none, or that of another version
+    except (OSError, ValueError, TypeError, RuntimeError):  # none, that of another version, or no home folder
         return None
 
 
 def variables_of_terminal() -> dict[str, str]:
     """Those variables that may be others than where the standby was started."""
-    return {name: value for name, value in os.environ.items() if _OF_TERMINAL.fullmatch(name)}
+    return {name: utf8_safe(value) for name, value in os.environ.items() if _OF_TERMINAL.fullmatch(name)}
+
+
+def has_relative_path() -> bool:
+    """Whether modules are searched for in the working folder, or below it."""
+    given = os.environ.get("PYTHONPATH", "")
+    return bool(given) and not all(map(os.path.isabs, given.split(os.pathsep)))
 
 
 def circumstances() -> dict[str, str]:
-    """What the processes of a command have from this one, and what they import: its name -> a digest of it."""
+    """What the processes of a command have from this one: its name -> a digest of it."""
     of_terminal = variables_of_terminal()
     found = {f"variable {name}": value for name, value in os.environ.items() if name not in of_terminal}
     found["Python"] = repr((sys.prefix, os.path.realpath(sys.executable), sys.version, sys.flags, sys.warnoptions))
-    found["folder of installed packages"] = repr(
-        [_changed(Path(sysconfig.get_path(kind))) for kind in ("purelib", "platlib")]
-    )
-    found["code of dmls_ray"] = repr(sorted(_sources()))
+    if has_relative_path():
+        found["working folder, which PYTHONPATH has,"] = os.getcwd()
     found["set of cores"] = repr(os.sched_getaffinity(0) if sys.platform == "linux" else None)
     found["user"] = repr((os.getuid(), os.getgid(), os.getgroups()))
     kinds = sorted(name for name in dir(resource) if name.startswith("RLIMIT_"))
@@ -157,16 +163,3 @@ def _lock(file: IO[str]) -> bool:
     except OSError:
         return False
     return True
-
-
-def _changed(path: Path) -> tuple[str, int]:
-    """A path, and when it was changed; a folder changes when something is installed in it or removed."""
-    return str(path), path.stat().st_mtime_ns if path.exists() else 0
-
-
-def _sources() -> Iterator[tuple[str, int]]:
-    """The files of dmls_ray, and when they were changed."""
-    for folder, _, names in os.walk(_PACKAGE):
-        for name in names:
-            if name.endswith(".py"):
-                yield _changed(Path(folder, name))

@@ -138,6 +138,7 @@ def _become(given: Mapping[str, Any], descriptors: Sequence[int]) -> NoReturn:
         signal.signal(signal.SIGIO, signal.SIG_DFL)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.signal(signal.SIGHUP, signal.SIG_IGN if given["ignores_hangup"] else signal.SIG_DFL)
         prctl(CHILD_SUBREAPER, 0)
         for stream, descriptor in enumerate(descriptors[:3]):
             os.dup2(descriptor, stream)
@@ -149,6 +150,8 @@ def _become(given: Mapping[str, Any], descriptors: Sequence[int]) -> NoReturn:
         sys.path[:] = given["path"]
         os.chdir(given["folder"])
         tempfile.tempdir = None  # it is of the environment
+        if random := sys.modules.get("numpy.random"):
+            random.seed()  # else all copies draw the same
         pkgutil.resolve_name(given["call"])(*descriptors[3:], *given["arguments"])
         code = 0
     except SystemExit as end:

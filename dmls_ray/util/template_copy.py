@@ -14,6 +14,8 @@ from typing import Any
 from dmls_ray.util.template_request import request
 
 _PID_BYTES = 16
+_BEGIN_TIMEOUT_S = 10.0
+"""How long a template that is stopped is waited for."""
 
 
 class Copy:
@@ -34,7 +36,12 @@ class Copy:
                 os.kill(self._pid, number)
 
     def kill(self) -> None:
-        """Kill it."""
+        """Kill it, and what it has started."""
+        import psutil  # here, since a command is to start soon
+
+        with contextlib.suppress(psutil.Error):
+            for child in psutil.Process(self._pid).children(recursive=True):
+                child.kill()
         self.send_signal(signal.SIGKILL)
 
     def poll(self) -> int | None:
@@ -57,21 +64,24 @@ def start_copy(
     descriptors: Sequence[int] = (),
     streams: Sequence[int] = (0, 1, 2),
     environment: Mapping[str, str] | None = None,
+    path: Sequence[str] | None = None,
 ) -> Copy | None:
-    """Ask a template for a copy that makes a call, and wait until it has begun; None where the template has ended.
+    """Ask a template for a copy that makes a call, and wait until it has begun; None where it does not.
 
     Args:
-        name, call, arguments, folder, descriptors, streams, environment: as of `request`. The first descriptor that the
-            function gets is that of its life, for `live_with`.
+        name, call, arguments, folder, descriptors, streams, environment, path: as of `request`. The first descriptor
+            that the function gets is that of its life, for `live_with`.
     """
     ours, theirs = socket.socketpair()
+    ours.settimeout(_BEGIN_TIMEOUT_S)
     with contextlib.suppress(OSError):
         with theirs:
             request(
                 name, call, arguments, folder=folder, descriptors=[theirs.fileno(), *descriptors], streams=streams,
-                environment=environment,
+                environment=environment, path=path,
             )  # fmt: skip
         if pid := ours.recv(_PID_BYTES):
+            ours.settimeout(None)
             return Copy(int(pid), ours)
     ours.close()
     return None
@@ -84,7 +94,8 @@ def live_with(life: int) -> None:
         life: descriptor of the socket that leads there.
     """
     os.set_inheritable(life, True)  # by a program that takes the place of this one
-    os.write(life, str(os.getpid()).encode())
+    with contextlib.suppress(BrokenPipeError):  # it was waited for too long
+        os.write(life, str(os.getpid()).encode())
     fcntl.fcntl(life, fcntl.F_SETSIG, signal.SIGTERM)
     fcntl.fcntl(life, fcntl.F_SETOWN, os.getpid())
     fcntl.fcntl(life, fcntl.F_SETFL, fcntl.fcntl(life, fcntl.F_GETFL) | os.O_ASYNC)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import socket
+import struct
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -41,10 +43,11 @@ def request(
     descriptors: Sequence[int] = (),
     streams: Sequence[int] = (0, 1, 2),
     environment: Mapping[str, str] | None = None,
+    path: Sequence[str] | None = None,
 ) -> socket.socket:
     """Ask a template for a copy that makes a call, and ends.
 
-    It has this process's working folder, module search path and cores, and a session of its own.
+    It has this process's working folder and cores, and a session of its own.
 
     Args:
         name: of the socket of the template.
@@ -54,25 +57,30 @@ def request(
         descriptors: open files for the copy, which has them under other numbers.
         streams: its standard streams; by default, those of this process.
         environment: of the copy; by default, that of this process.
+        path: module search path of the copy; by default, that of this process.
 
     Returns:
         A connection that ends when the copy ends.
 
     Raises:
-        OSError: there is no template any more.
+        OSError: there is no template any more, or it is another user's.
     """
     asked = {
         "call": call,
         "arguments": arguments,
         "environment": dict(os.environ if environment is None else environment),
         "folder": os.getcwd(),
-        "path": sys.path,
+        "path": list(sys.path if path is None else path),
+        "ignores_hangup": signal.getsignal(signal.SIGHUP) is signal.SIG_IGN,
         "cores": sorted(os.sched_getaffinity(0)),
     }
     body = json.dumps(asked).encode()
     connection = socket.socket(socket.AF_UNIX)
     try:
         connection.connect(os.path.join(folder, name))
+        _, user, _ = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+        if user != os.getuid():
+            raise PermissionError(f"{folder} is another user's")
         socket.send_fds(connection, [len(body).to_bytes(HEADER_BYTES)], [*streams, *descriptors])
         connection.sendall(body)
     except BaseException:

@@ -17,6 +17,7 @@ import psutil
 import pytest
 
 from dmls_ray.storage.runs_file import RUNS
+from dmls_ray.util.template_request import COMMANDS, request
 from tests.conftest import PROJECT, without_ray
 from tests.test_start import MARK, marked
 
@@ -64,16 +65,18 @@ class Machine:
         )
         (folder / "train.py").write_text(SCRIPT)
 
-    def start(self, *words: str, **environment: str) -> subprocess.Popen[str]:
+    def start(
+        self, *words: str, python: tuple[str, ...] = ("-m", "dmls_ray"), **environment: str
+    ) -> subprocess.Popen[str]:
         """Give a command."""
         return subprocess.Popen(
-            [sys.executable, "-m", "dmls_ray", *words], cwd=self.folder, env={**self.environment, **environment},
+            [sys.executable, *python, *words], cwd=self.folder, env={**self.environment, **environment},
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
         )  # fmt: skip
 
-    def do(self, *words: str, **environment: str) -> tuple[int, str, str]:
+    def do(self, *words: str, **given: Any) -> tuple[int, str, str]:
         """Give a command, and wait for its end; returns its exit code and what it has printed to both streams."""
-        return self.end(self.start(*words, **environment))
+        return self.end(self.start(*words, **given))
 
     @staticmethod
     def end(command: subprocess.Popen[str]) -> tuple[int, str, str]:
@@ -119,10 +122,15 @@ def machine(tmp_path: Path) -> Iterator[Machine]:
 
 
 def held_after_a_sweep(machine: Machine) -> int:
-    """How many processes are held once the Ray of the standby was used, which starts and ends some of them."""
+    """How many processes are held once the Ray of the standby was used."""
     assert machine.end(machine.sweep(out="first"))[0] == 0
     time.sleep(2)
-    return len(machine.left())
+    return len(busy(machine))
+
+
+def busy(machine: Machine) -> list[str]:
+    """The processes that are left, without those that Ray keeps for the next command, more or less of them."""
+    return [name for name in machine.left() if not name.startswith("ray::IDLE")]
 
 
 def test_a_run_finds_what_it_finds_in_a_start_of_its_own(machine: Machine) -> None:
@@ -169,7 +177,7 @@ def test_ctrl_c_ends_a_command_and_what_it_has_started(machine: Machine) -> None
         os.killpg(command.pid, signal.SIGINT)
         code, _, said = machine.end(command)
         assert code in (130, -signal.SIGINT), (moment, said)
-        machine.wait_for(lambda: len(machine.left()) <= held)
+        machine.wait_for(lambda: len(busy(machine)) <= held)
     code, _, said = machine.end(machine.sweep())
     assert code == 0, said
     assert USED in said
@@ -181,7 +189,7 @@ def test_a_command_ends_with_its_supervisor(machine: Machine) -> None:
     machine.wait_for(machine.rows)
     command.kill()
     command.communicate()
-    machine.wait_for(lambda: len(machine.left()) <= held)
+    machine.wait_for(lambda: len(busy(machine)) <= held)
     code, _, said = machine.end(machine.sweep(*RUNS_OF_A_SECOND))
     assert code == 0, said
     assert {row["outcome"] for row in machine.rows()} == {"ok"}
@@ -266,3 +274,118 @@ def test_up_again_is_the_same_and_in_another_environment_another(machine: Machin
     code, _, said = machine.end(machine.sweep(A_VARIABLE="1"))
     assert code == 0, said
     assert USED in said
+
+
+SWEEPS = """
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+import click
+print("click of", click.WHOSE)
+sys.path.remove(str(Path(__file__).parent))
+subprocess.Popen(["sleep", "600"], start_new_session=True)
+from dmls_ray.cli.sweep_script import main
+main("batch_size")
+"""
+SMALL = ("--dataset", "synthetic:shape=1x8x8,classes=4,train=160,test=40", "--epochs", "1", "--repeats", "1",
+         "--batch-per-rank", "8", "--world-size", "1", "--device", "cpu")  # fmt: skip
+
+
+def test_a_script_finds_its_own_modules_and_what_it_starts_ends_with_it(machine: Machine) -> None:
+    held = held_after_a_sweep(machine)
+    (machine.folder / "ask.py").write_text(SWEEPS.replace("import click\n", "WHOSE = 1\n").replace("click.WHOSE", "1"))
+    code, printed, said = machine.do(*SMALL, "--out", "a", python=("ask.py",))
+    assert code == 0, said
+    assert USED in said
+    assert "click of 1" in printed
+    machine.wait_for(lambda: len(busy(machine)) <= held)
+    # A module of a name that the template has loaded from elsewhere.
+    (machine.folder / "click.py").write_text("WHOSE = 'the user'")
+    (machine.folder / "ask.py").write_text(SWEEPS)
+    _, printed, said = machine.do(*SMALL, "--out", "b", python=("ask.py",))
+    assert USED not in said
+    assert "click.py" in said
+    assert "click of the user" in printed
+
+
+@pytest.mark.parametrize("python", [("-um", "dmls_ray"), ("-mdmls_ray",), ("-X", "faulthandler", "-m", "dmls_ray")])
+def test_with_options_of_python_a_command_starts_its_own(machine: Machine, python: tuple[str, ...]) -> None:
+    code, _, said = machine.do("sweep", "train.py", "--world-size", "0", python=python)
+    assert code == 2
+    assert "Python is started by" in said
+    assert USED not in said
+
+
+def test_after_a_loaded_file_has_changed_a_command_starts_its_own_and_up_starts_anew(machine: Machine) -> None:
+    changed = PROJECT / "dmls_ray" / "cli" / "__init__.py"
+    times = changed.stat()
+    try:
+        os.utime(changed)
+        code, _, said = machine.do("sweep", "train.py", "--world-size", "0")
+        assert code == 2
+        assert str(changed) in said
+        before = machine.state()
+        assert machine.do("up")[0] == 0
+        assert machine.state() != before
+    finally:
+        os.utime(changed, ns=(times.st_atime_ns, times.st_mtime_ns))
+
+
+def tell_parent(descriptor: int) -> None:
+    os.write(descriptor, str(os.getppid()).encode())
+
+
+def template_of(folder: str) -> int:
+    """The process of which commands are copies."""
+    reader, writer = os.pipe()
+    request(COMMANDS, f"{__name__}:tell_parent", (), folder=folder, descriptors=[writer]).close()
+    os.close(writer)
+    with open(reader) as answer:
+        return int(answer.read())
+
+
+def test_a_command_goes_on_without_its_template_and_the_next_one_has_its_own(machine: Machine) -> None:
+    command = machine.sweep(*RUNS_OF_A_SECOND)
+    machine.wait_for(machine.rows)
+    state = machine.state()
+    assert state is not None
+    os.kill(template_of(state["templates"]), signal.SIGKILL)
+    code, _, said = machine.end(command)
+    assert code == 0, said
+    assert [row["outcome"] for row in machine.rows()] == ["ok"] * 6
+    machine.wait_for(lambda: machine.state() is None)
+
+
+def test_two_that_start_it_at_once_start_one(machine: Machine) -> None:
+    assert machine.do("down")[0] == 0
+    for command in [machine.start("up"), machine.start("up")]:
+        assert machine.end(command)[0] == 0
+    state = machine.state()
+    assert state is not None
+    assert len([name for name in machine.left() if "gcs_server" in name]) == 1
+
+
+def test_nothing_comes_up_for_one_that_was_stopped(machine: Machine) -> None:
+    assert machine.do("down")[0] == 0
+    command = machine.start("up")
+    time.sleep(1.0)
+    command.send_signal(signal.SIGTERM)
+    command.communicate()
+    machine.wait_for(lambda: not machine.left())
+    assert machine.state() is None
+
+
+def test_a_command_that_is_suspended_measures_no_further(machine: Machine) -> None:
+    command = machine.sweep(*RUNS_OF_A_SECOND)
+    machine.wait_for(machine.rows)
+    command.send_signal(signal.SIGTSTP)
+    time.sleep(2)
+    rows = len(machine.rows())
+    time.sleep(4)
+    assert len(machine.rows()) == rows < 6
+    command.send_signal(signal.SIGCONT)
+    code, _, said = machine.end(command)
+    assert code == 0, said
+    assert len(machine.rows()) == 6

@@ -16,9 +16,15 @@ def standby(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Standby:
     """One that commands find."""
     monkeypatch.setenv("DMLS_RAY_CACHE", str(tmp_path / "cache"))
     found = Standby(
-        holder=os.getpid(), address="127.0.0.1:1", templates=str(tmp_path), parts={}, circumstances=circumstances()
+        holder=os.getpid(),
+        address="127.0.0.1:1",
+        templates=str(tmp_path),
+        parts={},
+        circumstances=circumstances(),
+        path=[],
     )
-    found.write()
+    state_file().parent.mkdir()
+    found.write(state_file())
     return found
 
 
@@ -57,6 +63,6 @@ def test_what_a_start_depends_on_is_compared_and_what_a_terminal_sets_is_not(
 
 def test_no_value_of_a_variable_is_written(standby: Standby, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("A_TOKEN", "a-secret-word")
-    Standby(holder=1, address="", templates="", parts={}, circumstances=circumstances()).write()
+    Standby(holder=1, address="", templates="", parts={}, circumstances=circumstances(), path=[]).write(state_file())
     assert "A_TOKEN" in state_file().read_text()
     assert "a-secret-word" not in state_file().read_text()

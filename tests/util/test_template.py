@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import psutil
 import pytest
 
@@ -182,3 +183,24 @@ def test_a_fork_server_starts_by_itself_where_its_template_has_failed(tmp_path: 
     child.wait()
     server.close()
     template.end()
+
+
+def test_the_template_of_another_user_is_asked_for_nothing(
+    template: Template, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "getuid", lambda: 4242)
+    with pytest.raises(PermissionError):
+        request(RUNS, f"{__name__}:sleep_long", [], folder=str(tmp_path))
+
+
+def test_a_copy_knows_whether_its_output_is_a_terminal_and_draws_numbers_of_its_own(template: Template) -> None:
+    drawn = {json.loads(asked(RUNS, "describe_streams"))["drawn"] for _ in range(2)}
+    assert len(drawn) == 2
+    assert json.loads(asked(RUNS, "describe_streams"))["is_whole"]
+
+
+def describe_streams(descriptor: int) -> None:
+    """Write what a copy finds of its streams, whose output is a pipe."""
+    sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+    is_whole = sys.stdout is sys.__stdout__ and not sys.stdout.line_buffering and sys.stderr.line_buffering
+    os.write(descriptor, json.dumps({"is_whole": is_whole, "drawn": np.random.rand()}).encode())

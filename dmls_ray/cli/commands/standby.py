@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import argparse
+import fcntl
 import os
 import signal
 import subprocess
 import sys
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 
 import psutil
 
-from dmls_ray.cli.as_copy import PREPARE
+from dmls_ray.cli.as_copy import BE_CURRENT, PREPARE
 from dmls_ray.cli.console import EXIT_OK, Console, Parser, say
 from dmls_ray.util.errors import ClusterError
-from dmls_ray.util.standby import IDLE_S, Standby, circumstances, find_standby
+from dmls_ray.util.standby import IDLE_S, READY, Standby, circumstances, find_standby, has_relative_path, state_file
+from dmls_ray.util.template_copy import start_copy
+from dmls_ray.util.template_request import COMMANDS
 
 _HOLDER = "dmls_ray.cluster.standby"
 """Module of the process that holds it, which loads Ray."""
@@ -34,29 +38,56 @@ def up(_: argparse.Namespace, console: Console) -> int:
     Commands that start runs find it: they start in a second or two instead of five. They use it in the same environment
     and with the same packages, where no other cluster is named or running.
     """
-    standby = find_standby()
-    if standby is not None and _holder(standby) is not None:
-        if not standby.differences():
-            say(console, f"It is up. {_way_out()}")
-            return EXIT_OK
-        _end(standby, console)
-    began = time.monotonic()
+    with _alone():
+        standby = find_standby()
+        if standby is not None and _holder(standby) is not None:
+            if not standby.differences() and _is_current(standby):
+                say(console, f"It is up. {_way_out()}")
+                return EXIT_OK
+            _end(standby, console)
+        began = time.monotonic()
+        _start()
+    say(console, f"Up after {time.monotonic() - began:.1f} s. {_way_out()}")
+    return EXIT_OK
+
+
+def _start() -> None:
+    """Start the process that holds it, and wait until commands find it.
+
+    Raises:
+        ClusterError: it cannot be started.
+    """
     reader, writer = os.pipe()
-    given = (writer, PREPARE, circumstances())
+    path = sys.path if sys.flags.safe_path else sys.path[1:]
+    given = (writer, PREPARE, circumstances(), path, str(state_file()))
     program = f"import sys; sys.path[:] = {sys.path!r}; from {_HOLDER} import hold; hold(*{given!r})"
-    none = subprocess.DEVNULL
+    place, none = os.getcwd() if has_relative_path() else "/", subprocess.DEVNULL
     subprocess.Popen(
-        [sys.executable, "-c", program], cwd="/", pass_fds=[writer], start_new_session=True, stdin=none, stdout=none,
+        [sys.executable, "-c", program], cwd=place, pass_fds=[writer], start_new_session=True, stdin=none, stdout=none,
         stderr=none,
     )  # fmt: skip
     os.close(writer)
     with open(reader) as answer:
-        reason = answer.read()
-    standby = find_standby()
-    if reason or standby is None or _holder(standby) is None:
-        raise ClusterError(reason or "Ray could not be started; dmls-ray sweep with --verbose shows what it prints.")
-    say(console, f"Up after {time.monotonic() - began:.1f} s. {_way_out()}")
-    return EXIT_OK
+        # It stays open until the process has answered, or has ended.
+        found = answer.readline()
+    if found != READY:
+        raise ClusterError(found or "Ray could not be started; dmls-ray sweep with --verbose shows what it prints.")
+
+
+@contextmanager
+def _alone() -> Iterator[None]:
+    """Let no other `up` or `down` of this user on this machine act within the block."""
+    file = state_file().with_suffix(".lock")
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with open(file, "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _is_current(standby: Standby) -> bool:
+    """Whether its templates serve, and have what a new interpreter would import."""
+    copy = start_copy(COMMANDS, BE_CURRENT, (), folder=standby.templates, path=["", *standby.path])
+    return copy is not None
 
 
 def _way_out() -> str:
@@ -69,11 +100,12 @@ def down_arguments(parser: Parser) -> None:
 
 def down(_: argparse.Namespace, console: Console) -> int:
     """End what up holds, once the commands that use it have ended."""
-    standby = find_standby()
-    if standby is None or _holder(standby) is None:
-        say(console, "Nothing is up.")
-        return EXIT_OK
-    _end(standby, console)
+    with _alone():
+        standby = find_standby()
+        if standby is None or _holder(standby) is None:
+            say(console, "Nothing is up.")
+        else:
+            _end(standby, console)
     return EXIT_OK
 
 
@@ -97,6 +129,10 @@ def _end(standby: Standby, console: Console) -> None:
     if is_used:
         say(console, "It ends with the commands that use it.")
         return
-    with suppress(psutil.TimeoutExpired):
+    try:
         holder.wait(_END_TIMEOUT_S)
+    except psutil.TimeoutExpired:  # it is stopped, say
+        for process in (*holder.children(recursive=True), holder):
+            process.kill()
+        state_file().unlink(missing_ok=True)
     say(console, "Down.")
