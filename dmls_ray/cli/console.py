@@ -114,6 +114,14 @@ def add_folder(parser: Parser, *, stale: bool = False) -> None:
         parser.add_argument("--stale", action="store_true", help=FLAGS["stale"].help.rstrip("."))
 
 
+def add_price(parser: Parser) -> None:
+    """Add the flag with the prices of types of machines."""
+    parser.add_argument(
+        "--price", nargs="+", default=[], metavar="NAME=PRICE",
+        help="Price of an hour of a GPU, or of a machine without one, by a word of its name: h100=2.99 a10g=1.01",
+    )  # fmt: skip
+
+
 def parse(parser: Parser, arguments: list[str], about: About = _says_nothing) -> argparse.Namespace:
     """Parse a command line; an unknown flag or argument ends the program with one line.
 

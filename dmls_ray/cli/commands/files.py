@@ -9,9 +9,10 @@ from dmls_ray.analysis.export.files import with_uniform_columns, write_derived_f
 from dmls_ray.analysis.export.text_tables import csv
 from dmls_ray.analysis.figures import charts
 from dmls_ray.analysis.figures.drawn import save
+from dmls_ray.analysis.prices import with_prices
 from dmls_ray.analysis.results import Results, load
 from dmls_ray.analysis.summary import summarize
-from dmls_ray.cli.console import EXIT_FAILED, EXIT_OK, Console, Parser, add_folder, say
+from dmls_ray.cli.console import EXIT_FAILED, EXIT_OK, Console, Parser, add_folder, add_price, say
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.stale import replaces
 from dmls_ray.storage.folder import read_folder, read_sweep
@@ -55,7 +56,12 @@ def _upload(results: Results) -> None:
         results.mirror.push()
 
 
-report_arguments = tensorboard_arguments = add_folder
+tensorboard_arguments = add_folder
+
+
+def report_arguments(parser: Parser) -> None:
+    add_folder(parser)
+    add_price(parser)
 
 
 def report(given: argparse.Namespace, console: Console) -> None:
@@ -63,7 +69,7 @@ def report(given: argparse.Namespace, console: Console) -> None:
     results = load(given.folder)
     if not results.records:
         raise StoreError(f"{below(results.where, RUNS)} holds no run yet; run its sweep first.")
-    write_derived_files(results)
+    write_derived_files(with_prices(results, given.price))
     _upload(results)
     say(console, below(results.where, "report.html"))
 
