@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 from pathlib import Path
 
 from dmls_ray.analysis.export.files import with_uniform_columns, write_derived_files
 from dmls_ray.analysis.export.text_tables import csv
+from dmls_ray.analysis.export.tracked import tracked_sweep
 from dmls_ray.analysis.figures import charts
 from dmls_ray.analysis.figures.drawn import save
 from dmls_ray.analysis.prices import with_prices
@@ -18,7 +20,7 @@ from dmls_ray.records.stale import replaces
 from dmls_ray.storage.folder import read_folder, read_sweep
 from dmls_ray.storage.location import local_copy, open_store
 from dmls_ray.storage.runs_file import RUNS
-from dmls_ray.util.errors import ConfigError, StoreError
+from dmls_ray.util.errors import ConfigError, InputError, StoreError
 from dmls_ray.util.files import atomic_replace
 from dmls_ray.util.importing import missing_extra
 from dmls_ray.util.uri import below, check_location, is_uri
@@ -106,29 +108,57 @@ def tensorboard(given: argparse.Namespace, console: Console) -> None:
     say(console, f"tensorboard --logdir {below(results.where, FOLDER)}")
 
 
+TRACKERS = ("wandb", "mlflow", "trackio")
+"""Libraries of `--to`, each with an extra of its name and its module `analysis/export/to_<name>.py`."""
+
+
 def export_arguments(parser: Parser) -> None:
     add_folder(parser, stale=True)
-    parser.add_argument("--format", choices=("csv", "parquet", "json"), default="csv", help="(default: csv)")
+    parser.add_argument("--format", choices=("csv", "parquet", "json"), help="(default: csv)")
     parser.add_argument("--out", metavar="DIR", help="Folder to write to (default: the sweep's folder)")
+    parser.add_argument("--to", choices=TRACKERS, help="Write runs and answer to where this library keeps runs instead")
 
 
 def export(given: argparse.Namespace, console: Console) -> None:
-    """Write runs, ranks and epochs of a sweep as files for other programs."""
+    """Write runs, ranks and epochs of a sweep as files for other programs, or its runs and answer to a tracker."""
     results = load(given.folder, stale=given.stale)
+    if given.to:
+        if given.format or given.out:
+            raise ConfigError("--format and --out are for files; leave them out, or leave out --to.")
+        _export_to(given.to, results, console)
+        return
+    form = given.format or "csv"
     out = local_folder(given.out, "--out") or results.folder
     out.mkdir(parents=True, exist_ok=True)
     for name in ("runs", "ranks", "epochs", "rank_epochs"):
-        frame, path = getattr(results, name), out / f"{name}.{given.format}"
+        frame, path = getattr(results, name), out / f"{name}.{form}"
         with atomic_replace(path) as temporary:
-            if given.format == "csv":
+            if form == "csv":
                 temporary.write_text(csv(frame), encoding="utf-8")
-            elif given.format == "parquet":
+            elif form == "parquet":
                 with_uniform_columns(frame).to_parquet(temporary, index=False)
             else:
                 # Not as JSON lines: runs.jsonl is the file of records.
                 frame.to_json(temporary, orient="records", default_handler=str)
         say(console, f"{_shown_path(results, path)}: {len(frame)} rows")
     _upload(results)
+
+
+def _export_to(tracker: str, results: Results, console: Console) -> None:
+    """Write the runs and the answer of a sweep by a library, whose own variables say where."""
+    if reason := missing_extra(tracker, tracker, f"--to {tracker}"):
+        raise ConfigError(reason)
+    if not results.records:
+        raise StoreError(f"{below(results.where, RUNS)} holds no run yet; run its sweep first.")
+    module = importlib.import_module(f"dmls_ray.analysis.export.to_{tracker}")
+    sweep = tracked_sweep(summarize(results))
+    try:
+        where = module.write(sweep)
+    except InputError:
+        raise
+    except Exception as error:
+        raise StoreError(f"--to {tracker}: {type(error).__name__}: {error}") from error
+    say(console, f"{where}: {len(sweep.runs) - 1} runs and the answer")
 
 
 def copy_arguments(parser: Parser) -> None:
