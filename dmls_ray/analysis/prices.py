@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from dmls_ray.analysis.results import Results
 from dmls_ray.records.model import RunRecord
 from dmls_ray.util.errors import ConfigError
 
-RUN_COST = "run_cost"
-"""The metric with the price of a run."""
-_RATES: Mapping[str, Sequence[str]] = {
-    "cost_per_million_samples": ("images_per_s", "samples_per_s"),
-    "cost_per_million_tokens": ("tokens_per_s",),
-}
-"""Metric -> the rates that it may follow from, the first first."""
+_RATES = {"samples": ("images_per_s", "samples_per_s"), "tokens": ("tokens_per_s",)}
+"""What is paid for -> the rates that its cost may follow from, the first first."""
 
 
 def machine_type(record: RunRecord) -> str:
@@ -47,10 +42,11 @@ def with_prices(results: Results, prices: Sequence[str]) -> Results:
             raise ConfigError(f"--price {word} is no NAME=PRICE with a price above 0; give h100=2.99, for example.")
         whole_word = re.compile(rf"(?<!\w){re.escape(found[1])}(?!\w)", re.IGNORECASE)
         named = [item for item in types if whole_word.search(item)]
-        if not named:
-            raise ConfigError(f"--price {word}: no run was on such a machine; choose from {', '.join(types)}.")
-        if twice := price_of.keys() & named:
-            raise ConfigError(f"--price {word}: {', '.join(twice)} has two prices; leave one of them out.")
+        if not named or price_of.keys() & named:
+            count = "two prices" if named else "no run"
+            raise ConfigError(
+                f"--price {word}: such a machine has {count}; give one price for each of {', '.join(types)}."
+            )
         price_of |= dict.fromkeys(named, float(found[2]))
     return results.of([_with_cost(record, price_of.get(machine_type(record))) for record in results.records])
 
@@ -64,9 +60,9 @@ def _with_cost(record: RunRecord, price: float | None) -> RunRecord:
     per_s = units * price / 3600
     metrics = dict(record.metrics)
     if "total_s" in metrics:
-        metrics[RUN_COST] = per_s * metrics["total_s"]
-    for name, rates in _RATES.items():
+        metrics["run_cost"] = per_s * metrics["total_s"]
+    for unit, rates in _RATES.items():
         rate = next((metrics[rate] for rate in rates if metrics.get(rate)), None)
         if rate:
-            metrics[name] = per_s / rate * 1e6
+            metrics[f"cost_per_million_{unit}"] = per_s / rate * 1e6
     return record.replace(metrics=metrics)

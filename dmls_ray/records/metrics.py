@@ -328,7 +328,7 @@ TRAINING_METRICS: tuple[Metric, ...] = (
     _cost("tokens", "tokens/s"),
     _time(
         name="run_cost", label="cost/run", scope="run", format="number", shown="detail",
-        doc="With --price: price of total_s, on all GPUs or machines of the run.",
+        doc="With --price: price of total_s, for all GPUs or machines of the run.",
     ),
     # In records, in no table.
     _epoch_time(

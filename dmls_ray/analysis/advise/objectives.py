@@ -7,7 +7,6 @@ from typing import Any, ClassVar
 
 from dmls_ray.analysis.findings.effects import Kind, Measure
 from dmls_ray.analysis.metrics import MEMORY_METRICS, format_of, label_of
-from dmls_ray.analysis.prices import RUN_COST
 from dmls_ray.analysis.stats.formatting import GENERIC, SECONDS, NumberFormat
 from dmls_ray.analysis.stats.learning import time_to_target
 from dmls_ray.analysis.table.model import Table
@@ -74,7 +73,7 @@ class Objective:
             self.minimizes = self._is_minimized()
 
     def _check_options(self) -> None:
-        target, has_price = self.target, self.table.has(RUN_COST)
+        target, has_price = self.target, self.table.has("run_cost")
         if target is not None and not 0 < target <= 1:
             raise ConfigError(f"--target-accuracy {target:g} is out of range; give more than 0 and at most 1.")
         if self.needs_price and not has_price:
@@ -234,11 +233,11 @@ class Cost(Objective):
                 "steps; "
                 "give --for throughput."
             )
-        return RUN_COST
+        return "run_cost"
 
     def scale_of(self, row: Trial) -> float | None:
         """The price of a second; None where not all runs have a price."""
-        cost, seconds = row.estimates.get(RUN_COST), row.estimates.get("total_s")
+        cost, seconds = row.estimates.get("run_cost"), row.estimates.get("total_s")
         if cost is None or seconds is None or cost.n < seconds.n:
             return None
         return cost.centre / seconds.centre

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from dmls_ray.analysis.findings.sweep_trials import SweepTrials
 from dmls_ray.analysis.metrics import is_exact, label_of, metric_of, table_metrics
-from dmls_ray.analysis.prices import RUN_COST
 from dmls_ray.analysis.stats.formatting import INTEGER, SECONDS, ratio_text
 from dmls_ray.analysis.stats.intervals import MIN_REPEATS, Estimate, Interval
 from dmls_ray.analysis.stats.learning import TimeToTarget, steps_to_target, time_to_target
@@ -273,7 +272,7 @@ def _is_comparable(name: str, table: Table) -> bool:
     if metric_of(name).is_time and not table.is_timed:
         return False
     timed = [record for row in table.rows for record in row.timed]
-    return name not in ("total_s", RUN_COST) or not were_ended_apart(timed)
+    return name not in ("total_s", "run_cost") or not were_ended_apart(timed)
 
 
 def factor(name: str) -> Column:

@@ -20,6 +20,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from datetime import UTC, datetime
 from pathlib import Path
 
 from tensorboard.compat.proto.event_pb2 import Event, SessionLog
@@ -35,7 +36,6 @@ from dmls_ray.analysis.results import factors_of
 from dmls_ray.records.metrics import BY_NAME, LEARNED
 from dmls_ray.records.model import EpochRecord, RankRecord, RunRecord
 from dmls_ray.records.outcome import Outcome
-from dmls_ray.records.run_times import ended_at, rising_steps, started_at
 from dmls_ray.storage.folder import read_sweep
 from dmls_ray.util.text import utf8_safe
 
@@ -98,7 +98,7 @@ class TensorBoardWriter:
     def write_last_epoch(self, record: RunRecord) -> None:
         """Append the last epoch of a run that goes on; its first epoch begins the file."""
         path = self._path(record)
-        events = [_epoch(record, record.epochs[-1], rising_steps(record.epochs)[-1])]
+        events = [_epoch(record, record.epochs[-1], _steps(record)[-1])]
         if len(record.epochs) == 1:
             _remove_event_files(path.parent)
             events = [*_start(record), self._hparams(record), *events]
@@ -112,7 +112,7 @@ class TensorBoardWriter:
         folder = self.folder / name
         if folder.is_symlink():
             folder.unlink()
-        return folder / f"events.out.tfevents.{max(int(started_at(record)), 0):010}.{record.run_id}.run"
+        return folder / f"events.out.tfevents.{max(int(_started(record)), 0):010}.{record.run_id}.run"
 
     def _hparams(self, record: RunRecord) -> Event:
         """The varied fields of a run, for the HParams table; the repeats of a trial have one group name."""
@@ -124,7 +124,7 @@ class TensorBoardWriter:
                 values[utf8_safe(name)] = value
             elif value is not None:
                 values[utf8_safe(name)] = utf8_safe(str(value))
-        began = started_at(record)
+        began = _started(record)
         return Event(wall_time=began, summary=hparams_pb(values, trial_id=record.trial_id, start_time_secs=began))
 
 
@@ -181,22 +181,30 @@ def _content(events: Iterable[Event]) -> bytes:
 
 def _start(record: RunRecord) -> list[Event]:
     """The first events of a file."""
-    version = Event(wall_time=started_at(record), file_version="brain.Event:2")
+    version = Event(wall_time=_started(record), file_version="brain.Event:2")
     # TensorBoard drops what an earlier file said of this run.
-    start = Event(wall_time=started_at(record), session_log=SessionLog(status=SessionLog.START))
+    start = Event(wall_time=_started(record), session_log=SessionLog(status=SessionLog.START))
     return [version, start]
 
 
 def _scalars(record: RunRecord, part: RunRecord | RankRecord) -> list[Event]:
     """The metrics of each epoch and of the end of a run, or of one of its ranks."""
-    steps = rising_steps(part.epochs)
+    steps = _steps(part)
     events = [_epoch(record, epoch, step) for epoch, step in zip(part.epochs, steps, strict=True)]
     result = _summary(record, part.metrics, prefix="Run/")
-    return [*events, Event(wall_time=ended_at(record), step=max(steps, default=0), summary=result)]
+    return [*events, Event(wall_time=_ended(record), step=max(steps, default=0), summary=result)]
+
+
+def _steps(part: RunRecord | RankRecord) -> list[int]:
+    """The step of each epoch. Where epochs are counted again it goes on, since TensorBoard needs rising steps."""
+    steps = [0]
+    for epoch in part.epochs:
+        steps.append(max(epoch.epoch, steps[-1] + 1))
+    return steps[1:]
 
 
 def _epoch(record: RunRecord, epoch: EpochRecord, step: int) -> Event:
-    ended = started_at(record) + epoch.metrics.get("ended_s", 0.0)
+    ended = _started(record) + epoch.metrics.get("ended_s", 0.0)
     return Event(wall_time=ended, step=step, summary=_summary(record, epoch.metrics))
 
 
@@ -215,10 +223,10 @@ def _summary(record: RunRecord, metrics: Mapping[str, float], prefix: str = "") 
 def _session_end(record: RunRecord) -> Event:
     """The end of a run with its status."""
     status = api_pb2.STATUS_SUCCESS if record.outcome is Outcome.OK else api_pb2.STATUS_FAILURE
-    end = HParamsPluginData(session_end_info=SessionEndInfo(status=status, end_time_secs=ended_at(record)))
+    end = HParamsPluginData(session_end_info=SessionEndInfo(status=status, end_time_secs=_ended(record)))
     described = metadata.create_summary_metadata(end)
     value = Summary.Value(tag=metadata.SESSION_END_INFO_TAG, metadata=described, tensor=metadata.NULL_TENSOR)
-    return Event(wall_time=ended_at(record), summary=Summary(value=[value]))
+    return Event(wall_time=_ended(record), summary=Summary(value=[value]))
 
 
 def run_name(record: RunRecord, varied: Sequence[str]) -> str:
@@ -240,3 +248,15 @@ def _remove_event_files(folder: Path) -> None:
                 Path(parent, name).unlink()
         with suppress(OSError):  # the folder has other files
             os.rmdir(parent)
+
+
+def _started(record: RunRecord) -> float:
+    """Start of a run in seconds since 1970."""
+    moment = datetime.fromisoformat(record.started_at or "1970-01-01")
+    return moment.replace(tzinfo=moment.tzinfo or UTC).timestamp()
+
+
+def _ended(record: RunRecord) -> float:
+    """End of a run in seconds since 1970; without its duration, the end of its last epoch."""
+    seconds = [epoch.metrics.get("ended_s", 0.0) for epoch in record.epochs]
+    return _started(record) + record.metrics.get("total_s", max(seconds, default=0.0))

@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import argparse
-import importlib
 from pathlib import Path
 
 from dmls_ray.analysis.export.files import with_uniform_columns, write_derived_files
 from dmls_ray.analysis.export.text_tables import csv
-from dmls_ray.analysis.export.tracked import tracked_sweep
+from dmls_ray.analysis.export.trackers import TRACKERS, tracked_runs
 from dmls_ray.analysis.figures import charts
 from dmls_ray.analysis.figures.drawn import save
 from dmls_ray.analysis.prices import with_prices
 from dmls_ray.analysis.results import Results, load
 from dmls_ray.analysis.summary import summarize
-from dmls_ray.cli.console import EXIT_FAILED, EXIT_OK, Console, Parser, add_folder, add_price, say
+from dmls_ray.cli.console import EXIT_FAILED, EXIT_OK, Console, Parser, add_folder, say
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.stale import replaces
 from dmls_ray.storage.folder import read_folder, read_sweep
 from dmls_ray.storage.location import local_copy, open_store
 from dmls_ray.storage.runs_file import RUNS
-from dmls_ray.util.errors import ConfigError, InputError, StoreError
+from dmls_ray.util.errors import ConfigError, StoreError
 from dmls_ray.util.files import atomic_replace
 from dmls_ray.util.importing import missing_extra
 from dmls_ray.util.uri import below, check_location, is_uri
@@ -62,8 +61,7 @@ tensorboard_arguments = add_folder
 
 
 def report_arguments(parser: Parser) -> None:
-    add_folder(parser)
-    add_price(parser)
+    add_folder(parser, price=True)
 
 
 def report(given: argparse.Namespace, console: Console) -> None:
@@ -108,10 +106,6 @@ def tensorboard(given: argparse.Namespace, console: Console) -> None:
     say(console, f"tensorboard --logdir {below(results.where, FOLDER)}")
 
 
-TRACKERS = ("wandb", "mlflow", "trackio")
-"""Libraries of `--to`, each with an extra of its name and its module `analysis/export/to_<name>.py`."""
-
-
 def export_arguments(parser: Parser) -> None:
     add_folder(parser, stale=True)
     parser.add_argument("--format", choices=("csv", "parquet", "json"), help="(default: csv)")
@@ -123,9 +117,7 @@ def export(given: argparse.Namespace, console: Console) -> None:
     """Write runs, ranks and epochs of a sweep as files for other programs, or its runs and answer to a tracker."""
     results = load(given.folder, stale=given.stale)
     if given.to:
-        if given.format or given.out:
-            raise ConfigError("--format and --out are for files; leave them out, or leave out --to.")
-        _export_to(given.to, results, console)
+        _export_to(given.to, results, given, console)
         return
     form = given.format or "csv"
     out = local_folder(given.out, "--out") or results.folder
@@ -144,21 +136,19 @@ def export(given: argparse.Namespace, console: Console) -> None:
     _upload(results)
 
 
-def _export_to(tracker: str, results: Results, console: Console) -> None:
+def _export_to(tracker: str, results: Results, given: argparse.Namespace, console: Console) -> None:
     """Write the runs and the answer of a sweep by a library, whose own variables say where."""
+    if given.format or given.out:
+        raise ConfigError("--format and --out are for files; leave them out, or leave out --to.")
     if reason := missing_extra(tracker, tracker, f"--to {tracker}"):
         raise ConfigError(reason)
-    if not results.records:
-        raise StoreError(f"{below(results.where, RUNS)} holds no run yet; run its sweep first.")
-    module = importlib.import_module(f"dmls_ray.analysis.export.to_{tracker}")
-    sweep = tracked_sweep(summarize(results))
+    project = Path(results.where).resolve().name
+    runs = list(tracked_runs(summarize(results)))
     try:
-        where = module.write(sweep)
-    except InputError:
-        raise
+        TRACKERS[tracker](project, runs)
     except Exception as error:
-        raise StoreError(f"--to {tracker}: {type(error).__name__}: {error}") from error
-    say(console, f"{where}: {len(sweep.runs) - 1} runs and the answer")
+        raise StoreError(f"--to {tracker}: {error}") from error
+    say(console, f"{tracker}: {len(runs) - 1} runs and the answer are in project {project}")
 
 
 def copy_arguments(parser: Parser) -> None:

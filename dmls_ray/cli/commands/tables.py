@@ -27,7 +27,6 @@ from dmls_ray.cli.console import (
     Console,
     Parser,
     add_folder,
-    add_price,
     print_answer,
     print_error,
     print_json,
@@ -79,12 +78,11 @@ def print_answer_as(answer: AnswerTable, form: str, console: rich_console.Consol
 
 
 def table_arguments(parser: Parser) -> None:
-    add_folder(parser, stale=True)
+    add_folder(parser, stale=True, price=True)
     parser.add_argument("--by", choices=list(all_layouts()), help="Print a table for one question instead")
     parser.add_argument(
         "--columns", nargs="+", default=[], metavar="NAME", help="Columns to show next to the factors, or all"
     )
-    add_price(parser)
     add_format(parser, "json")
 
 
@@ -94,8 +92,7 @@ def table(given: argparse.Namespace, console: Console) -> None:
         raise ConfigError("--columns is for the table of the sweep; leave it out, or leave out --by.")
     if given.format == "json" and (given.by or given.columns):
         raise ConfigError("--format json is the answer of the sweep; leave out --by and --columns.")
-    results = with_prices(load(given.folder, stale=given.stale), given.price)
-    reading = summarize(results)
+    reading = summarize(with_prices(load(given.folder, stale=given.stale), given.price))
     if given.format == "json":
         print_json(Table(**reading.json_fields()))
         return
@@ -187,12 +184,11 @@ def _judge(comparison: SweepComparison, text: str) -> tuple[int, str]:
 
 
 def advise_arguments(parser: Parser) -> None:
-    add_folder(parser, stale=True)
+    add_folder(parser, stale=True, price=True)
     add = parser.add_argument
     add("--for", dest="aim", choices=list(OBJECTIVES), default="throughput", help="(default: throughput)")
     add("--target-accuracy", type=float, metavar="SHARE", help="Test accuracy to reach, from 0 to 1")
     add("--any-accuracy", action="store_true", help="Include configurations that lose accuracy or have a higher loss")
-    add_price(parser)
     add("--metric", help="Metric of --for accuracy (default: validation accuracy, or else test accuracy)")
     add(
         "--goal",
