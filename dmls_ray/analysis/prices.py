@@ -9,8 +9,8 @@ from dmls_ray.analysis.results import Results
 from dmls_ray.records.model import RunRecord
 from dmls_ray.util.errors import ConfigError
 
-_RATES = {"samples": ("images_per_s", "samples_per_s"), "tokens": ("tokens_per_s",)}
-"""What is paid for -> the rates that its cost may follow from, the first first."""
+_UNITS = {"samples_per_s": "samples", "images_per_s": "samples", "tokens_per_s": "tokens"}
+"""Rate -> what is paid for; of two rates of one unit the last counts."""
 
 
 def machine_type(record: RunRecord) -> str:
@@ -43,10 +43,7 @@ def with_prices(results: Results, prices: Sequence[str]) -> Results:
         whole_word = re.compile(rf"(?<!\w){re.escape(found[1])}(?!\w)", re.IGNORECASE)
         named = [item for item in types if whole_word.search(item)]
         if not named or price_of.keys() & named:
-            count = "two prices" if named else "no run"
-            raise ConfigError(
-                f"--price {word}: such a machine has {count}; give one price for each of {', '.join(types)}."
-            )
+            raise ConfigError(f"--price {word}: this is no machine without a price; there are {', '.join(types)}.")
         price_of |= dict.fromkeys(named, float(found[2]))
     return results.of([_with_cost(record, price_of.get(machine_type(record))) for record in results.records])
 
@@ -61,8 +58,7 @@ def _with_cost(record: RunRecord, price: float | None) -> RunRecord:
     metrics = dict(record.metrics)
     if "total_s" in metrics:
         metrics["run_cost"] = per_s * metrics["total_s"]
-    for unit, rates in _RATES.items():
-        rate = next((metrics[rate] for rate in rates if metrics.get(rate)), None)
-        if rate:
-            metrics[f"cost_per_million_{unit}"] = per_s / rate * 1e6
+    for rate, unit in _UNITS.items():
+        if metrics.get(rate):
+            metrics[f"cost_per_million_{unit}"] = per_s / metrics[rate] * 1e6
     return record.replace(metrics=metrics)

@@ -22,7 +22,6 @@ from dmls_ray.analysis.results import factors_of
 from dmls_ray.analysis.summary import SweepSummary
 from dmls_ray.analysis.trials.trial import describe_configuration
 from dmls_ray.records.model import OF_A_FIELD, RESERVED, RunRecord, distinct_names
-from dmls_ray.records.outcome import Outcome
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,22 +34,20 @@ class TrackedRun:
     group: str = ""
     config: dict[str, Any] = field(default_factory=dict)
     facts: dict[str, str]
-    """What is known of the run that is no number."""
+    """What is known of the run that is no number. One that did not end ok, or did not start, has a `reason`."""
     metrics: dict[str, float] = field(default_factory=dict)
     """The results."""
     epochs: Sequence[dict[str, float]] = ()
     """Metrics of each epoch, of which the first is step 1."""
     text: str = ""
     """Markdown that describes it."""
-    is_ok: bool = True
 
 
 def tracked_runs(reading: SweepSummary) -> Iterator[TrackedRun]:
-    """The runs of a sweep that started, and then its answer."""
+    """The runs of a sweep, and then its answer."""
     for row in reading.table.rows:
         for record in row.records:
-            if record.outcome is not Outcome.SKIPPED:
-                yield _tracked_run(record, describe_configuration(row.factors))
+            yield _tracked_run(record, describe_configuration(row.factors))
     answer = reading.answer
     facts = {"headline": answer.headline, "undecided": answer.undecided}
     yield TrackedRun(id="answer", name="answer", facts=facts, text=answer_markdown(answer))
@@ -66,7 +63,6 @@ def _tracked_run(record: RunRecord, group: str) -> TrackedRun:
         id=record.run_id, name=f"{group} repeat={record.repeat}", group=group, config=config,
         facts=facts | {"machine": machine_type(record)}, metrics=_comparable(record, record.metrics),
         epochs=[_comparable(record, {"epoch": epoch.epoch} | epoch.metrics, "epoch/") for epoch in record.epochs],
-        is_ok=record.outcome is Outcome.OK,
     )  # fmt: skip
 
 
@@ -87,7 +83,7 @@ def to_wandb(project: str, runs: Sequence[TrackedRun]) -> None:
         for step, metrics in enumerate(item.epochs, 1):
             run.log(metrics, step=step)
         run.summary.update(item.metrics | item.facts)
-        run.finish(exit_code=0 if item.is_ok else 1)
+        run.finish(exit_code=1 if item.facts.get("reason") else 0)
         folder = Path(run.dir).parent
         # A server overwrites a run by its id. Offline, each export has a folder of its own.
         for other in {*folder.parent.glob(f"offline-run-????????_??????-{item.id}")} - {folder}:
@@ -114,7 +110,7 @@ def to_mlflow(project: str, runs: Sequence[TrackedRun]) -> None:
             ]
         for first in range(0, max(len(params), len(metrics)), 100):  # MLflow takes no more parameters at once
             client.log_batch(run.run_id, metrics[first : first + 100], params[first : first + 100])
-        client.set_terminated(run.run_id, "FINISHED" if item.is_ok else "FAILED")
+        client.set_terminated(run.run_id, "FAILED" if item.facts.get("reason") else "FINISHED")
         for other in earlier:
             client.delete_run(other.info.run_id)
 

@@ -108,26 +108,28 @@ def tensorboard(given: argparse.Namespace, console: Console) -> None:
 
 def export_arguments(parser: Parser) -> None:
     add_folder(parser, stale=True)
-    parser.add_argument("--format", choices=("csv", "parquet", "json"), help="(default: csv)")
+    to = parser.add_mutually_exclusive_group()
+    to.add_argument("--format", choices=("csv", "parquet", "json"), default="csv", help="(default: csv)")
+    to.add_argument("--to", choices=TRACKERS, help="Write runs and answer to where this library keeps runs instead")
     parser.add_argument("--out", metavar="DIR", help="Folder to write to (default: the sweep's folder)")
-    parser.add_argument("--to", choices=TRACKERS, help="Write runs and answer to where this library keeps runs instead")
 
 
 def export(given: argparse.Namespace, console: Console) -> None:
     """Write runs, ranks and epochs of a sweep as files for other programs, or its runs and answer to a tracker."""
     results = load(given.folder, stale=given.stale)
     if given.to:
-        _export_to(given.to, results, given, console)
+        if given.out:
+            raise ConfigError("--out is for files; the variables of the library after --to say where its runs go.")
+        _export_to(given.to, results, console)
         return
-    form = given.format or "csv"
     out = local_folder(given.out, "--out") or results.folder
     out.mkdir(parents=True, exist_ok=True)
     for name in ("runs", "ranks", "epochs", "rank_epochs"):
-        frame, path = getattr(results, name), out / f"{name}.{form}"
+        frame, path = getattr(results, name), out / f"{name}.{given.format}"
         with atomic_replace(path) as temporary:
-            if form == "csv":
+            if given.format == "csv":
                 temporary.write_text(csv(frame), encoding="utf-8")
-            elif form == "parquet":
+            elif given.format == "parquet":
                 with_uniform_columns(frame).to_parquet(temporary, index=False)
             else:
                 # Not as JSON lines: runs.jsonl is the file of records.
@@ -136,10 +138,8 @@ def export(given: argparse.Namespace, console: Console) -> None:
     _upload(results)
 
 
-def _export_to(tracker: str, results: Results, given: argparse.Namespace, console: Console) -> None:
+def _export_to(tracker: str, results: Results, console: Console) -> None:
     """Write the runs and the answer of a sweep by a library, whose own variables say where."""
-    if given.format or given.out:
-        raise ConfigError("--format and --out are for files; leave them out, or leave out --to.")
     if reason := missing_extra(tracker, tracker, f"--to {tracker}"):
         raise ConfigError(reason)
     project = Path(results.where).resolve().name
