@@ -17,6 +17,7 @@ from dmls_ray.analysis.advise.rank import advise
 from dmls_ray.analysis.compare.sweeps import SweepComparison, compare_sweeps
 from dmls_ray.analysis.findings.effects import Effect
 from dmls_ray.analysis.findings.question import claims_of
+from dmls_ray.analysis.prices import machine_type, with_prices
 from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.stats.intervals import Interval
 from dmls_ray.analysis.summary import summarize
@@ -29,7 +30,7 @@ REFERENCE = PROJECT / "results" / "reference"
 FOLDERS = sorted(path.parent for path in REFERENCE.glob("**/runs.jsonl"))
 NAME = "values.json"
 """File of a folder with the values of its runs."""
-OPTIONS = {"time-to-accuracy": {"target": 0.8}, "cost": {"price_per_hour": 1.0}}
+OPTIONS = {"time-to-accuracy": {"target": 0.8}}
 DIGITS = 9
 
 
@@ -73,6 +74,9 @@ def _claim(claim: Effect) -> dict[str, Any]:
 
 def _advice(results: Results, name: str) -> Any:
     try:
+        if name == "cost":
+            types = {machine_type(record) for record in results.records}
+            results = with_prices(results, [f"{item}=1" for item in types])
         advice = advise(results, name, **OPTIONS.get(name, {}))  # type: ignore[arg-type]
     except ConfigError:
         return "not possible"

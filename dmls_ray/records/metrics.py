@@ -168,6 +168,16 @@ def _held_by(name: str) -> Metric:
     )  # fmt: skip
 
 
+def _cost(unit: str, rates: str) -> Metric:
+    """What a million samples or tokens cost."""
+    return Metric(
+        name=f"cost_per_million_{unit}", label=f"cost/M {unit}", kind="amount", direction="min", scope="run",
+        is_time=True, family="speed", interval=True,
+        note=f"cost/M {unit}: price of a million, of the counted steps alone, in the currency of --price.",
+        doc=f"With --price: price of a million {unit} at {rates}: of the counted steps alone.",
+    )  # fmt: skip
+
+
 _LOSSES, _ACCURACIES = zip(*(_learned(part) for part in ("train", "test", "validation")), strict=True)
 
 TRAINING_METRICS: tuple[Metric, ...] = (
@@ -313,6 +323,12 @@ TRAINING_METRICS: tuple[Metric, ...] = (
     Metric(
         name="joules_per_sample", label="J/sample", kind="amount", direction="min", scope="run", is_time=True,
         spare=7, doc="power_w divided by samples/s or images/s: energy of a sample, of the counted steps alone.",
+    ),
+    _cost("samples", "samples/s or images/s"),
+    _cost("tokens", "tokens/s"),
+    _time(
+        name="run_cost", label="cost/run", scope="run", format="number", shown="detail",
+        doc="With --price: price of total_s, for all GPUs or machines of the run.",
     ),
     # In records, in no table.
     _epoch_time(

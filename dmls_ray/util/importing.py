@@ -28,7 +28,8 @@ def missing_extra(module: str, extra: str, asked: str) -> str:
         extra: the extra of this package that brings it.
         asked: what needs it: a flag with its value.
     """
-    if importlib.util.find_spec(module) is not None:
+    # A folder of that name in the working folder, as wandb makes one, has a spec, too, but no file that it comes from.
+    if getattr(importlib.util.find_spec(module), "origin", None):
         return ""
     return f"{asked} needs {module}, which is not installed: pip install 'dmls_ray[{extra}]'."
 

@@ -184,6 +184,17 @@ def test_export_writes_what_other_programs_read_beside_the_runs_themselves(folde
     assert (folder / "runs.jsonl").read_text() == before
 
 
+def test_prices_give_the_table_the_report_and_the_advice_what_samples_cost(folder: Path, run: DmlsRay) -> None:
+    code, out, _ = run("table", folder, "--price", "cpu=0.5", "--format", "csv")
+    costs = pd.read_csv(io.StringIO(out))
+    assert code == 0
+    assert (costs["cost_per_million_samples"] * costs["images_per_s"]).tolist() == pytest.approx([0.5e6 / 3600] * 4)
+    assert run("report", folder, "--price", "cpu=0.5")[0] == 0
+    assert "cost_per_million_samples" in pd.read_csv(folder / "table.csv")
+    assert "cost/M samples" in (folder / "report.html").read_text()
+    assert "cost/run" in run("advise", folder, "--for", "cost", "--price", "cpu=0.5")[1]
+
+
 def in_sessions(swept: Results, name: str) -> Results:
     """The runs with each repeat in a session of its own."""
     for record in swept.records:
@@ -273,6 +284,7 @@ def test_advise_names_the_configuration_for_an_aim(folder: Path, run: DmlsRay) -
         ("show nothing SWEEP", "no run of 1 sweeps"),
         ("compare SWEEP SWEEP --fail-if-slower=five", "dmls-ray compare: --fail-if-slower "),
         ("compare SWEEP SWEEP --fail-if-slower=100%", "dmls-ray compare: --fail-if-slower "),
+        ("table SWEEP --price h100=2", "this is no machine without a price; there are Some CPU."),
         ("advise SWEEP --goal min", "--goal has no effect with --for throughput; leave it out."),
         ("copy SWEEP s3:/x/y", "is a URI that lacks a slash"),
         ("export SWEEP --out FILE", "file cannot be used ("),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -38,15 +37,16 @@ class Objective:
     is_learned: ClassVar[bool] = False
     """Whether it is a result of training: compared by a difference in place of a ratio, and without a target
     accuracy."""
-    takes_price: ClassVar[bool] = False
+    needs_price: ClassVar[bool] = False
+    target_noun: ClassVar[str] = "s"
+    """What it takes to reach a target accuracy, and how that is written."""
+    target_form: ClassVar[NumberFormat] = SECONDS
 
     table: Table
     """The trials of the sweep."""
     target: float | None = None
     """Test accuracy to be reached: for time-to-accuracy (without it, target_accuracy of the runs); for cost, which is
     of a whole run without it; for throughput and memory, what a configuration must come to."""
-    price_per_hour: float | None = None
-    """Price of one rank, in any currency; for cost."""
     metric: str = ""
     """A metric of runs, or `TIME_TO_TARGET`. It is chosen where it is not given, which it may be for accuracy."""
     minimizes: bool | None = None
@@ -73,16 +73,12 @@ class Objective:
             self.minimizes = self._is_minimized()
 
     def _check_options(self) -> None:
-        target, price = self.target, self.price_per_hour
+        target, has_price = self.target, self.table.has("run_cost")
         if target is not None and not 0 < target <= 1:
             raise ConfigError(f"--target-accuracy {target:g} is out of range; give more than 0 and at most 1.")
-        if price is None and self.takes_price:
-            raise ConfigError(
-                f"--for {self.name} needs the price of a rank per hour; give --price-per-hour 2.5, for example."
-            )
-        if price is not None and not 0 < price < math.inf:
-            raise ConfigError(f"--price-per-hour {price:g} is out of range; give more than 0.")
-        without_use = {"--price-per-hour": price is not None and not self.takes_price}
+        if self.needs_price and not has_price:
+            raise ConfigError(f"--for {self.name} needs prices of machines; give --price h100=2.99, for example.")
+        without_use = {"--price": has_price and not self.needs_price}
         if self.is_learned:
             without_use |= {"--target-accuracy": target is not None, "--any-accuracy": self.any_accuracy}
         else:
@@ -115,8 +111,8 @@ class Objective:
     def label(self) -> str:
         """Its heading, with the unit."""
         if self.metric == TIME_TO_TARGET:
-            return f"{'cost' if self.takes_price else 's'} to {self.target:g}"
-        return "cost/run" if self.takes_price else label_of(self.metric)
+            return f"{self.target_noun} to {self.target:g}"
+        return label_of(self.metric)
 
     @property
     def measure(self) -> Measure:
@@ -126,9 +122,7 @@ class Objective:
 
     @property
     def form(self) -> NumberFormat:
-        if self.takes_price:
-            return GENERIC
-        return SECONDS if self.metric == TIME_TO_TARGET else format_of(self.metric)
+        return self.target_form if self.metric == TIME_TO_TARGET else format_of(self.metric)
 
     def samples(self, row: Trial) -> dict[int, float]:
         """The value of each block of a trial; of what is compared by ratios, those above 0.
@@ -138,20 +132,18 @@ class Objective:
         """
         values = row.by_block(self.metric)
         if self.metric == TIME_TO_TARGET:
+            scale = self.scale_of(row) or 0.0
             values = {}  # those of the records are to the target of their runs
             for record in row.records:
                 reached = time_to_target([record], self.target)
                 if reached is not None:
-                    values[record.repeat] = reached.centre or record.metrics.get("total_s", 0.0)
+                    values[record.repeat] = scale * (reached.centre or record.metrics.get("total_s", 0.0))
         may_be_0 = self.is_learned or self.metric == "host_mem_mib"
-        price = self.price_per_second(row)
-        return {block: value * price for block, value in values.items() if may_be_0 or value > 0}
+        return {block: value for block, value in values.items() if may_be_0 or value > 0}
 
-    def price_per_second(self, row: Trial) -> float:
-        """What a second of all ranks of a trial costs; 1 where the price does not matter."""
-        if self.price_per_hour is None:
-            return 1.0
-        return row.world_size * self.price_per_hour / 3600
+    def scale_of(self, row: Trial) -> float | None:
+        """What a second of a trial up to its target counts as; None where that is not known."""
+        return 1.0
 
 
 class Throughput(Objective):
@@ -224,7 +216,8 @@ class Cost(Objective):
 
     name = "cost"
     needs_times = True
-    takes_price = True
+    needs_price = True
+    target_noun, target_form = "cost", GENERIC
 
     def choose_metric(self, table: Table) -> str:
         if self.target is not None:
@@ -240,7 +233,14 @@ class Cost(Objective):
                 "steps; "
                 "give --for throughput."
             )
-        return "total_s"
+        return "run_cost"
+
+    def scale_of(self, row: Trial) -> float | None:
+        """The price of a second; None where not all runs have a price."""
+        cost, seconds = row.estimates.get("run_cost"), row.estimates.get("total_s")
+        if cost is None or seconds is None or cost.n < seconds.n:
+            return None
+        return cost.centre / seconds.centre
 
 
 OBJECTIVES = {kind.name: kind for kind in (Accuracy, Cost, Memory, Throughput, TimeToAccuracy)}

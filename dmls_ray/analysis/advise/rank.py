@@ -155,9 +155,11 @@ def _by_time_to_target(row: Trial, objective: Objective) -> Ranked:
         return Ranked(row, "target_not_reached", f"not yet ({reached.reached} of {reached.n})")
     if reached is None or not reached.centre:
         return Ranked(row, "times_unknown", "times of its epochs not known")
-    price = objective.price_per_second(row)
-    low, high = (end and end * price for end in (reached.low, reached.high))
-    value = Estimate(reached.centre * price, low, high, reached.n)
+    scale = objective.scale_of(row)
+    if scale is None:
+        return Ranked(row, "other", "not all of its runs have a price")
+    low, high = (end and end * scale for end in (reached.low, reached.high))
+    value = Estimate(reached.centre * scale, low, high, reached.n)
     text = replace(reached, centre=value.centre, low=low, high=high).describe(objective.form)
     return Ranked(row, "not compared", text, value, reached.reached == reached.n)
 

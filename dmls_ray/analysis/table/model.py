@@ -272,7 +272,7 @@ def _is_comparable(name: str, table: Table) -> bool:
     if metric_of(name).is_time and not table.is_timed:
         return False
     timed = [record for row in table.rows for record in row.timed]
-    return name != "total_s" or not were_ended_apart(timed)
+    return name not in ("total_s", "run_cost") or not were_ended_apart(timed)
 
 
 def factor(name: str) -> Column:

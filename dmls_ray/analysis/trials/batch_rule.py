@@ -27,8 +27,8 @@ _HARDLY = 0.1
 _EXACTLY = 0.05
 """Difference of logarithms up to which a number changes by a factor."""
 _UNITS: Mapping[str, Collection[str]] = {
-    "samples": ("samples_per_step", "samples_per_s", "joules_per_sample"),
-    "tokens": ("tokens_per_step", "tokens_per_s"),
+    "samples": ("samples_per_step", "samples_per_s", "joules_per_sample", "cost_per_million_samples"),
+    "tokens": ("tokens_per_step", "tokens_per_s", "cost_per_million_tokens"),
 }
 """Unit -> its number in a step, and what follows from it."""
 

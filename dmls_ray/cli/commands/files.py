@@ -7,8 +7,10 @@ from pathlib import Path
 
 from dmls_ray.analysis.export.files import with_uniform_columns, write_derived_files
 from dmls_ray.analysis.export.text_tables import csv
+from dmls_ray.analysis.export.trackers import TRACKERS, tracked_runs
 from dmls_ray.analysis.figures import charts
 from dmls_ray.analysis.figures.drawn import save
+from dmls_ray.analysis.prices import with_prices
 from dmls_ray.analysis.results import Results, load
 from dmls_ray.analysis.summary import summarize
 from dmls_ray.cli.console import EXIT_FAILED, EXIT_OK, Console, Parser, add_folder, say
@@ -55,7 +57,11 @@ def _upload(results: Results) -> None:
         results.mirror.push()
 
 
-report_arguments = tensorboard_arguments = add_folder
+tensorboard_arguments = add_folder
+
+
+def report_arguments(parser: Parser) -> None:
+    add_folder(parser, price=True)
 
 
 def report(given: argparse.Namespace, console: Console) -> None:
@@ -63,7 +69,7 @@ def report(given: argparse.Namespace, console: Console) -> None:
     results = load(given.folder)
     if not results.records:
         raise StoreError(f"{below(results.where, RUNS)} holds no run yet; run its sweep first.")
-    write_derived_files(results)
+    write_derived_files(with_prices(results, given.price))
     _upload(results)
     say(console, below(results.where, "report.html"))
 
@@ -102,13 +108,20 @@ def tensorboard(given: argparse.Namespace, console: Console) -> None:
 
 def export_arguments(parser: Parser) -> None:
     add_folder(parser, stale=True)
-    parser.add_argument("--format", choices=("csv", "parquet", "json"), default="csv", help="(default: csv)")
+    to = parser.add_mutually_exclusive_group()
+    to.add_argument("--format", choices=("csv", "parquet", "json"), default="csv", help="(default: csv)")
+    to.add_argument("--to", choices=TRACKERS, help="Write runs and answer to where this library keeps runs instead")
     parser.add_argument("--out", metavar="DIR", help="Folder to write to (default: the sweep's folder)")
 
 
 def export(given: argparse.Namespace, console: Console) -> None:
-    """Write runs, ranks and epochs of a sweep as files for other programs."""
+    """Write runs, ranks and epochs of a sweep as files for other programs, or its runs and answer to a tracker."""
     results = load(given.folder, stale=given.stale)
+    if given.to:
+        if given.out:
+            raise ConfigError("--out is for files; the variables of the library after --to say where its runs go.")
+        _export_to(given.to, results, console)
+        return
     out = local_folder(given.out, "--out") or results.folder
     out.mkdir(parents=True, exist_ok=True)
     for name in ("runs", "ranks", "epochs", "rank_epochs"):
@@ -123,6 +136,19 @@ def export(given: argparse.Namespace, console: Console) -> None:
                 frame.to_json(temporary, orient="records", default_handler=str)
         say(console, f"{_shown_path(results, path)}: {len(frame)} rows")
     _upload(results)
+
+
+def _export_to(tracker: str, results: Results, console: Console) -> None:
+    """Write the runs and the answer of a sweep by a library, whose own variables say where."""
+    if reason := missing_extra(tracker, tracker, f"--to {tracker}"):
+        raise ConfigError(reason)
+    project = Path(results.where).resolve().name
+    runs = list(tracked_runs(summarize(results)))
+    try:
+        TRACKERS[tracker](project, runs)
+    except Exception as error:
+        raise StoreError(f"--to {tracker}: {error}") from error
+    say(console, f"{tracker}: {len(runs) - 1} runs and the answer are in project {project}")
 
 
 def copy_arguments(parser: Parser) -> None:

@@ -14,6 +14,7 @@ from dmls_ray.analysis.advise.rank import advise as advise_on
 from dmls_ray.analysis.compare.sweeps import SweepComparison, compare_sweeps
 from dmls_ray.analysis.export.text_tables import Cells, answer_markdown, csv, latex, markdown, markdown_text
 from dmls_ray.analysis.json_objects import Table
+from dmls_ray.analysis.prices import with_prices
 from dmls_ray.analysis.results import load
 from dmls_ray.analysis.stats.intervals import MIN_REPEATS
 from dmls_ray.analysis.summary import AnswerTable, SweepSummary, summarize
@@ -77,7 +78,7 @@ def print_answer_as(answer: AnswerTable, form: str, console: rich_console.Consol
 
 
 def table_arguments(parser: Parser) -> None:
-    add_folder(parser, stale=True)
+    add_folder(parser, stale=True, price=True)
     parser.add_argument("--by", choices=list(all_layouts()), help="Print a table for one question instead")
     parser.add_argument(
         "--columns", nargs="+", default=[], metavar="NAME", help="Columns to show next to the factors, or all"
@@ -91,7 +92,7 @@ def table(given: argparse.Namespace, console: Console) -> None:
         raise ConfigError("--columns is for the table of the sweep; leave it out, or leave out --by.")
     if given.format == "json" and (given.by or given.columns):
         raise ConfigError("--format json is the answer of the sweep; leave out --by and --columns.")
-    reading = summarize(load(given.folder, stale=given.stale))
+    reading = summarize(with_prices(load(given.folder, stale=given.stale), given.price))
     if given.format == "json":
         print_json(Table(**reading.json_fields()))
         return
@@ -183,12 +184,11 @@ def _judge(comparison: SweepComparison, text: str) -> tuple[int, str]:
 
 
 def advise_arguments(parser: Parser) -> None:
-    add_folder(parser, stale=True)
+    add_folder(parser, stale=True, price=True)
     add = parser.add_argument
     add("--for", dest="aim", choices=list(OBJECTIVES), default="throughput", help="(default: throughput)")
     add("--target-accuracy", type=float, metavar="SHARE", help="Test accuracy to reach, from 0 to 1")
     add("--any-accuracy", action="store_true", help="Include configurations that lose accuracy or have a higher loss")
-    add("--price-per-hour", type=float, metavar="PRICE", help="Price of a rank, for --for cost")
     add("--metric", help="Metric of --for accuracy (default: validation accuracy, or else test accuracy)")
     add(
         "--goal",
@@ -201,12 +201,11 @@ def advise_arguments(parser: Parser) -> None:
 
 def advise(given: argparse.Namespace, console: Console) -> None:
     """Rank the configurations of a sweep by an objective, with intervals and verdicts."""
-    results = load(given.folder, stale=given.stale)
+    results = with_prices(load(given.folder, stale=given.stale), given.price)
     advice = advise_on(
         results,
         given.aim,
         target=given.target_accuracy,
-        price_per_hour=given.price_per_hour,
         metric=given.metric or "",
         minimizes={"auto": None, "max": False, "min": True}[given.goal],
         any_accuracy=given.any_accuracy,

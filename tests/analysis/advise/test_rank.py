@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from dmls_ray.analysis.advise.advice import Advice, Place
 from dmls_ray.analysis.advise.rank import advise, front
+from dmls_ray.analysis.prices import with_prices
 from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.stats.formatting import RATIO, format_interval
 from dmls_ray.analysis.summary import summarize
@@ -211,12 +212,25 @@ def test_an_unknown_time_is_compared_with_no_other() -> None:
 
 
 def test_cost_is_the_price_of_all_ranks_for_a_run_or_to_the_target() -> None:
-    swept = of_machine(results({"batch_per_rank": 16, "world_size": [1, 2]}, lambda *_: 100.0), total_s=1800.0)
+    swept = of_machine(
+        results({"batch_per_rank": 16, "world_size": [1, 2]}, lambda *_: 100.0),
+        total_s=1800.0, device="cuda (NVIDIA H100 80GB HBM3)",
+    )  # fmt: skip
     costs = {row["world_size"]: row["cost/run [95%]"] for _, row in
-             advise(swept, "cost", price_per_hour=2.0).frame().iterrows()}  # fmt: skip
+             advise(with_prices(swept, ["h100=2"]), "cost").frame().iterrows()}  # fmt: skip
     assert costs == {"1": "1 [1, 1]", "2": "2 [2, 2]"}
-    to_target = advise(learning({16: [3600.0, 3600.0, 3600.0]}), "cost", target=0.9, price_per_hour=2.0)
-    assert to_target.best.value.centre == pytest.approx(2.0)
+    swept = with_prices(learning({16: [3600.0, 3600.0, 3600.0]}), ["some cpu=2"])
+    assert advise(swept, "cost", target=0.9).best.value.centre == pytest.approx(2.0)
+
+
+def test_a_trial_of_which_a_run_has_no_price_is_left_out_of_what_it_costs_to_reach_a_target() -> None:
+    swept = learning({16: [3600.0] * 3, 32: [3600.0] * 3})
+    for record in swept.records:
+        if record.config["batch_per_rank"] == 32 and record.repeat == 1:
+            record.machine = {**record.machine, "cpu": "Another"}
+    advice = advise(with_prices(swept, ["some cpu=2"]), "cost", target=0.9)
+    assert advice.best.name == "batch_per_rank=16"
+    assert reasons(advice) == {32: "not all of its runs have a price"}
 
 
 def test_a_target_says_what_a_fast_configuration_must_come_to() -> None:
@@ -259,6 +273,10 @@ def measured() -> Results:
     return results(BATCHES, uneven)
 
 
+def priced() -> Results:
+    return with_prices(measured(), ["some cpu=1"])
+
+
 def searched() -> Results:
     return of_machine(results(BATCHES, uneven), mode="search")
 
@@ -272,9 +290,8 @@ def failed() -> Results:
     [
         (measured, {"name": "time-to-accuracy"}, "give --target-accuracy."),
         (measured, {"name": "speed"}, "--for speed is unknown; choose from accuracy, cost, memory, throughput"),
-        (measured, {"name": "cost"}, "give --price-per-hour 2.5, for example"),
-        (measured, {"name": "cost", "price_per_hour": -1}, "--price-per-hour -1 is out of range"),
-        (measured, {"name": "memory", "price_per_hour": 1}, "has no effect with --for memory"),
+        (measured, {"name": "cost"}, "give --price h100=2.99, for example"),
+        (priced, {"name": "memory"}, "--price has no effect with --for memory"),
         (measured, {"name": "memory", "target": 90}, "--target-accuracy 90 is out of range"),
         (measured, {"name": "accuracy", "target": 0.9}, "has no effect with --for accuracy"),
         (measured, {"name": "accuracy", "any_accuracy": True}, "--any-accuracy has no effect with --for accuracy"),
@@ -360,13 +377,14 @@ def apart(batches: set[int]) -> Results:
         {"name": "accuracy"},
         {"name": "accuracy", "metric": "validation_loss"},
         {"name": "memory"},
-        {"name": "cost", "price_per_hour": 1.0},
+        {"name": "cost"},
         {"name": "time-to-accuracy", "target": 0.1},
-        {"name": "cost", "target": 0.1, "price_per_hour": 1.0},
+        {"name": "cost", "target": 0.1},
     ],
 )
 def test_a_configuration_whose_ranks_trained_apart_is_not_chosen_and_the_reason_is_said(asked: Any) -> None:
-    advice = advise(apart({64}), **asked)
+    prices = ["some cpu=1"] if asked["name"] == "cost" else []
+    advice = advise(with_prices(apart({64}), prices), **asked)
     assert sorted(item.name for item in advice.trials if item.value) == ["batch_per_rank=16", "batch_per_rank=32"]
     assert reasons(advice) == {64: "independent ranks"}
     last = advice.frame().iloc[-1]

@@ -11,6 +11,7 @@ from dmls_ray.analysis.advise.rank import advise, front_of, race_for
 from dmls_ray.analysis.figures.learning import tradeoff_chart
 from dmls_ray.analysis.findings.losers import losers_of
 from dmls_ray.analysis.findings.question import decide
+from dmls_ray.analysis.prices import with_prices
 from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.table.build import make_table
 from dmls_ray.config.options import Until
@@ -126,7 +127,7 @@ def test_a_loss_of_a_user_function_counts_as_an_accuracy_does() -> None:
     [
         ("throughput", {}, "adamw"),
         ("memory", {}, "adamw"),
-        ("cost", {"price_per_hour": 1.0}, "adamw"),
+        ("cost", {}, "adamw"),
         ("accuracy", {}, "rmsprop"),
         ("throughput", {"target": 0.1}, "sgd"),  # a target asks for those that reach it
         ("throughput", {"any_accuracy": True}, "sgd"),
@@ -135,7 +136,8 @@ def test_a_loss_of_a_user_function_counts_as_an_accuracy_does() -> None:
 def test_no_advice_names_a_choice_that_loses_accuracy_unless_that_is_asked_for(
     aim: str, how: dict[str, Any], best: str
 ) -> None:
-    assert chosen(of_optimizers(), aim, **how) == f"optimizer={best}"
+    prices = ["some cpu=1"] if aim == "cost" else []
+    assert chosen(with_prices(of_optimizers(), prices), aim, **how) == f"optimizer={best}"
 
 
 def test_a_choice_that_loses_accuracy_is_named_with_what_it_loses_and_is_on_the_front_where_that_is_asked_for() -> None:

@@ -69,7 +69,7 @@ def test_of_steps_with_unknown_samples_none_is_better() -> None:
     with pytest.raises(ConfigError, match="needs the samples of a step, .* give --samples"):
         OBJECTIVES["throughput"](table=table)
     with pytest.raises(ConfigError, match="ended after different numbers of steps"):
-        OBJECTIVES["cost"](table=table, price_per_hour=1.0)
+        OBJECTIVES["cost"](table=table_of(run_cost=lambda delay: 1.0))
 
 
 def test_whole_runs_are_compared_where_no_run_was_ended() -> None:

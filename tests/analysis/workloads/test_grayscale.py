@@ -12,6 +12,7 @@ from dmls_ray.analysis.figures.style import LIGHT, Styles
 from dmls_ray.analysis.figures.vega import vega_lite
 from dmls_ray.analysis.findings.answer import Answer
 from dmls_ray.analysis.findings.question import answer_on_axis
+from dmls_ray.analysis.prices import with_prices
 from dmls_ray.analysis.results import Results, load
 from dmls_ray.analysis.table.build import make_table
 from dmls_ray.analysis.table.named_layouts import render
@@ -107,7 +108,7 @@ def test_the_configured_duration_of_a_run_is_no_cost() -> None:
     assert "s/run" not in advice.frame()
     assert not advice.front
     with pytest.raises(ConfigError, match="for as long as --timed-s says; give --for throughput"):
-        advise(results, "cost", price_per_hour=1.0)
+        advise(with_prices(results, ["cpu=1"]), "cost")
 
 
 def test_of_several_sets_of_images_the_first_leads() -> None:
