@@ -87,7 +87,9 @@ def _check(request: Request, options: RayJobOptions) -> None:
     largest = field_of_largest(request.axes)
     axes = {name: values for name, values in request.axes.items() if name != largest}
     plan, _ = plan_sweep(axes, request.options, request.workload, variants=request.variants)
-    for config in configs_of(plan.runs):
+    configs = configs_of(plan.runs)
+    request.workload.check(configs)
+    for config in configs:
         if config.launcher != "ray":
             raise ConfigError(f"--launcher {config.launcher} would start ranks on the head; leave it out.")
         reason = options.resources.infeasible_reason(config, oversubscribe=request.options.oversubscribe)
