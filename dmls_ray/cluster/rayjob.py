@@ -24,8 +24,14 @@ from dmls_ray.util.uri import check_location, is_uri
 Quantity = Annotated[str, Meta(pattern=r"^\d+(\.\d+)?([kMGTPE]|[KMGTPE]i)?$")]
 """Bytes, as Kubernetes writes them: 64Gi."""
 
+RayVersion = Annotated[str, Meta(pattern=r"^\d+\.\d+\.\d+")]
+
 ResourceName = Annotated[str, Meta(pattern="^[a-z]([-a-z0-9]*[a-z0-9])?$", max_length=47)]
 """What KubeRay takes for the name of a RayJob."""
+
+_TOKEN_FROM, _WORDS_FROM = (2, 52), (2, 56)
+"""Versions of Ray from which on it asks for a token, and `ray job submit` passes on words with a space or a sign of the
+shell as they are."""
 
 _QUEUE, _PRIORITY = "kueue.x-k8s.io/queue-name", "kueue.x-k8s.io/priority-class"
 """Labels that Kueue reads."""
@@ -63,8 +69,8 @@ class RayJobOptions:
     """CPU cores of the head, on which no rank runs."""
     head_memory: Quantity = setting("4Gi", group="cluster")
     """Memory of the head."""
-    ray_version: Name | None = setting(None, group="cluster")
-    """Version of Ray in the image; without it, that which is installed here."""
+    ray_version: RayVersion = setting(version("ray"), group="cluster")
+    """Version of Ray in the image; that which is installed here, unless given."""
     working_dir: Name | None = setting(None, group="cluster")
     """URI of a zip file with the script, which Ray unpacks on each machine (runtime_env); without it, the script is in
     the image, in the folder that WORKDIR names."""
@@ -89,6 +95,8 @@ class RayJobOptions:
         set_checked(self, field_specs(RayJobOptions).values())
         if self.priority_class and not self.queue:
             raise ConfigError(f"--priority-class {self.priority_class} is for a queue of Kueue; add --queue.")
+        if self.release < _TOKEN_FROM:
+            raise ConfigError(f"--ray-version {self.ray_version} knows no token; use an image with Ray 2.52 or newer.")
         for text in self.volume or ():
             if not re.fullmatch(r"[a-z0-9.-]+:/.+", text):
                 raise ConfigError(f"--volume {text} is not CLAIM:/PATH; give the claim, and where pods mount it.")
@@ -102,6 +110,11 @@ class RayJobOptions:
                     f"--working-dir {self.working_dir} is not seen by pods; upload it as a zip file and give its URI, "
                     "or leave it out and copy it into the image."
                 )
+
+    @property
+    def release(self) -> tuple[int, ...]:
+        """The first two numbers of the version of Ray."""
+        return tuple(map(int, self.ray_version.split(".")[:2]))
 
     @property
     def mounts(self) -> dict[str, str]:
@@ -126,7 +139,16 @@ def rayjob(options: RayJobOptions, name: str, words: Sequence[str]) -> dict[str,
         options: what it is made of.
         name: its name, where the options have none.
         words: the command.
+
+    Raises:
+        ConfigError: this version of Ray would change the words.
     """
+    entrypoint = shlex.join(words)
+    if entrypoint != " ".join(words) and options.release < _WORDS_FROM:
+        raise ConfigError(
+            f"--ray-version {options.ray_version} changes words of a job's command that have spaces or signs of the "
+            "shell; use an image with Ray 2.56 or newer, or write the sweep as a file (sweep.toml)."
+        )
     labels = {_QUEUE: options.queue, _PRIORITY: options.priority_class}
     head = _pod(options, "ray-head", {"cpu": str(options.head_cpu), "memory": options.head_memory})
     amounts = {"cpu": str(options.worker_cpu), "memory": options.worker_memory}
@@ -148,13 +170,14 @@ def rayjob(options: RayJobOptions, name: str, words: Sequence[str]) -> dict[str,
         "template": {"spec": worker},
     }
     spec: dict[str, Any] = {
-        "entrypoint": entrypoint_of(words),
+        # A shell of KubeRay and `ray job submit` each make words of it.
+        "entrypoint": entrypoint,
         # It waits for the workers; SidecarMode submits as soon as there is a head.
         "submissionMode": "K8sJobMode",
         "backoffLimit": options.backoff_limit,
         "shutdownAfterJobFinishes": True,
         "rayClusterSpec": {
-            "rayVersion": options.ray_version or version("ray"),
+            "rayVersion": options.ray_version,
             "authOptions": {"mode": "token"},
             "headGroupSpec": {"rayStartParams": {"num-cpus": "0"}, "template": {"spec": head}},
             "workerGroupSpecs": [workers],
@@ -199,19 +222,3 @@ def resource_name(text: str) -> str:
     """A text as a name that KubeRay takes."""
     name = re.sub("[^a-z0-9]+", "-", text.lower()).strip("-")[:40].strip("-")
     return name if name[:1].isalpha() else f"sweep-{name}".strip("-")
-
-
-def entrypoint_of(words: Sequence[str]) -> str:
-    r"""A command as the entrypoint of a RayJob.
-
-    Two shells read it. In the first, KubeRay puts it behind `ray job submit --`, which makes a text of its words by
-    `subprocess.list2cmdline`, as Windows needs it; the second one runs that text. So a command with words that need
-    quotes is one word for `eval`. list2cmdline puts it into double quotes, and a backslash before each `"` and before
-    backslashes that stand before one, or at the end. `$`, `` ` `` and other backslashes, which have a meaning in double
-    quotes, too, get theirs here.
-    """
-    command = shlex.join(words)
-    if command == " ".join(words):
-        return command
-    escaped = re.sub(r'(\\+)(?="|\Z)|([\\$`])', lambda found: found[1] or f"\\{found[2]}", command)
-    return f"eval {shlex.quote(escaped)}"

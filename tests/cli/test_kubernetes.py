@@ -37,7 +37,7 @@ def test_the_entrypoint_is_the_command_of_the_sweep_without_the_flags_of_the_job
     assert (code, err) == (0, "")
     job = yaml.safe_load(out)
     assert job["metadata"]["name"] == "train"
-    assert shlex.split(shlex.split(job["spec"]["entrypoint"])[1]) == [
+    assert shlex.split(job["spec"]["entrypoint"]) == [
         "dmls-ray", "sweep", "train.py", "--batch-size", "16", "32", "--out", "s3://bucket/x", "--repeats", "3",
         "--address", "auto", "--", "--note", "x y",
     ]  # fmt: skip

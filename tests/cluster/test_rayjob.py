@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from dmls_ray.cluster.rayjob import RayJobOptions, entrypoint_of, rayjob, resource_name
+from dmls_ray.cluster.rayjob import RayJobOptions, rayjob, resource_name
 from dmls_ray.util.errors import ConfigError
 
 TEXT, WHOLE, FLAG, MAP, AMOUNT = "string", "int32", "boolean", "map of strings", "quantity"
@@ -188,6 +188,8 @@ def test_the_name_of_what_is_run_becomes_a_name_that_kuberay_takes(text: str, na
         ({"image": "i", "priority_class": "p"}, "add --queue"),
         ({"image": "i", "volume": ("data",)}, "--volume data is not CLAIM:/PATH"),
         ({"image": "i", "worker_node_selectors": ("gpu",)}, "--worker-node-selectors gpu is not KEY=VALUE"),
+        ({"image": "i", "ray_version": "2.51.2"}, "--ray-version 2.51.2 knows no token"),
+        ({"image": "i", "ray_version": "nightly"}, "ray_version=nightly"),
         ({"image": "i", "working_dir": "code"}, "--working-dir code is not seen by pods"),
         ({"image": "i", "working_dir": "s3://key:secret@bucket/x.zip"}, "credentials"),
     ],
@@ -216,24 +218,42 @@ NASTY = [
 ]
 
 SAYS_ITS_WORDS = f"#!{sys.executable}\nimport json, sys\nprint(json.dumps(sys.argv[1:]))\n"
+
 SUBMIT = """
 import subprocess, sys
-# As `ray job submit` and the supervisor of a job do.
-subprocess.run(subprocess.list2cmdline(sys.argv[1:]), shell=True, check=True)
+from unittest.mock import patch
+import click.testing
+from ray.dashboard.modules.job import cli
+
+class Client:
+    def __init__(self, *_, **__): pass
+    get_address = submit_job = lambda self, *_, entrypoint="", **__: given.append(entrypoint) or "job"
+
+given = []
+# The command itself, without the cluster that it would ask.
+with patch.object(cli, "_get_sdk_client", Client):
+    done = click.testing.CliRunner().invoke(cli.submit, ["--no-wait", "--", *sys.argv[1:]])
+assert given, done.output
+subprocess.run(given[-1], shell=True, check=True)  # as the supervisor of a job does
 """
 
 
 @pytest.mark.parametrize("words", NASTY, ids=range(len(NASTY)))
-def test_the_two_shells_and_list2cmdline_make_the_same_words_of_the_entrypoint(
-    words: list[str], tmp_path: Path
-) -> None:
+def test_two_shells_and_ray_job_submit_make_the_same_words_of_the_entrypoint(words: list[str], tmp_path: Path) -> None:
     command = tmp_path / "dmls-ray"
     command.write_text(SAYS_ITS_WORDS)
     command.chmod(0o755)
     environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
-    entrypoint = entrypoint_of(["dmls-ray", "sweep", *words])
+    job = rayjob(RayJobOptions(image="i"), "train", ["dmls-ray", "sweep", *words])
     # As KubeRay puts it into the container of the submitter.
-    line = f"{shlex.join([sys.executable, '-c', SUBMIT])} {entrypoint.strip()} ;"
+    line = f"{shlex.join([sys.executable, '-c', SUBMIT])} {job['spec']['entrypoint'].strip()} ;"
     done = subprocess.run(["bash", "-ce", line], env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout) == ["sweep", *words]
+    assert json.loads(done.stdout.splitlines()[-1]) == ["sweep", *words]
+
+
+def test_words_that_an_older_ray_would_change_are_refused() -> None:
+    older = RayJobOptions(image="i", ray_version="2.55.1")
+    assert rayjob(older, "train", WORDS)["spec"]["entrypoint"] == " ".join(WORDS)
+    with pytest.raises(ConfigError, match=re.escape("--ray-version 2.55.1 changes words")):
+        rayjob(older, "train", [*WORDS, "--", "--note", "two words"])
