@@ -69,8 +69,8 @@ class RayJobOptions:
     """CPU cores of the head, on which no rank runs."""
     head_memory: Quantity = setting("4Gi", group="cluster")
     """Memory of the head."""
-    ray_version: RayVersion = setting(version("ray"), group="cluster")
-    """Version of Ray in the image; that which is installed here, unless given."""
+    ray_version: RayVersion | None = setting(None, group="cluster")
+    """Version of Ray in the image; without it, that which is installed here."""
     working_dir: Name | None = setting(None, group="cluster")
     """URI of a zip file with the script, which Ray unpacks on each machine (runtime_env); without it, the script is in
     the image, in the folder that WORKDIR names."""
@@ -96,7 +96,7 @@ class RayJobOptions:
         if self.priority_class and not self.queue:
             raise ConfigError(f"--priority-class {self.priority_class} is for a queue of Kueue; add --queue.")
         if self.release < _TOKEN_FROM:
-            raise ConfigError(f"--ray-version {self.ray_version} knows no token; use an image with Ray 2.52 or newer.")
+            raise ConfigError(f"--ray-version {self.ray} knows no token; use an image with Ray 2.52 or newer.")
         for text in self.volume or ():
             if not re.fullmatch(r"[a-z0-9.-]+:/.+", text):
                 raise ConfigError(f"--volume {text} is not CLAIM:/PATH; give the claim, and where pods mount it.")
@@ -112,9 +112,14 @@ class RayJobOptions:
                 )
 
     @property
+    def ray(self) -> str:
+        """The version of Ray in the image."""
+        return self.ray_version or version("ray")
+
+    @property
     def release(self) -> tuple[int, ...]:
         """The first two numbers of the version of Ray."""
-        return tuple(map(int, self.ray_version.split(".")[:2]))
+        return tuple(map(int, self.ray.split(".")[:2]))
 
     @property
     def mounts(self) -> dict[str, str]:
@@ -146,7 +151,7 @@ def rayjob(options: RayJobOptions, name: str, words: Sequence[str]) -> dict[str,
     entrypoint = shlex.join(words)
     if entrypoint != " ".join(words) and options.release < _WORDS_FROM:
         raise ConfigError(
-            f"--ray-version {options.ray_version} changes words of a job's command that have spaces or signs of the "
+            f"--ray-version {options.ray} changes words of a job's command that have spaces or signs of the "
             "shell; use an image with Ray 2.56 or newer, or write the sweep as a file (sweep.toml)."
         )
     labels = {_QUEUE: options.queue, _PRIORITY: options.priority_class}
@@ -177,7 +182,7 @@ def rayjob(options: RayJobOptions, name: str, words: Sequence[str]) -> dict[str,
         "backoffLimit": options.backoff_limit,
         "shutdownAfterJobFinishes": True,
         "rayClusterSpec": {
-            "rayVersion": options.ray_version,
+            "rayVersion": options.ray,
             "authOptions": {"mode": "token"},
             "headGroupSpec": {"rayStartParams": {"num-cpus": "0"}, "template": {"spec": head}},
             "workerGroupSpecs": [workers],
