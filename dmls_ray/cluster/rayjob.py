@@ -97,6 +97,11 @@ class RayJobOptions:
             raise ConfigError(f"--priority-class {self.priority_class} is for a queue of Kueue; add --queue.")
         if self.release < _TOKEN_FROM:
             raise ConfigError(f"--ray-version {self.ray} knows no token; use an image with Ray 2.52 or newer.")
+        if self.worker_cpu < self.worker_gpu:
+            raise ConfigError(
+                f"--worker-cpu {self.worker_cpu} is less than a core for each of --worker-gpu {self.worker_gpu}; give "
+                "what a node has for its GPUs."
+            )
         for text in self.volume or ():
             if not re.fullmatch(r"[a-z0-9.-]+:/.+", text):
                 raise ConfigError(f"--volume {text} is not CLAIM:/PATH; give the claim, and where pods mount it.")

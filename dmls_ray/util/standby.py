@@ -104,9 +104,7 @@ def circumstances() -> dict[str, str]:
     of_terminal = variables_of_terminal()
     found = {f"variable {name}": value for name, value in os.environ.items() if name not in of_terminal}
     found["Python"] = repr((sys.prefix, os.path.realpath(sys.executable), sys.version, sys.flags, sys.warnoptions))
-    found["folder of installed packages"] = repr(
-        [_changed(Path(sysconfig.get_path(kind))) for kind in ("purelib", "platlib")]
-    )
+    found["folder of installed packages"] = repr([_changed(Path(sysconfig.get_path(kind))) for kind in ("purelib", "platlib")])
     found["code of dmls_ray"] = repr(sorted(_sources()))
     found["set of cores"] = repr(os.sched_getaffinity(0) if sys.platform == "linux" else None)
     found["user"] = repr((os.getuid(), os.getgid(), os.getgroups()))

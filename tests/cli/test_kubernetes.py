@@ -32,7 +32,20 @@ def kubernetes(run: DmlsRay, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_the_entrypoint_is_the_command_of_the_sweep_without_the_flags_of_the_job(kubernetes: DmlsRay) -> None:
-    words = ("--worker-gpu=4", "train.py", "--batch-size", "16", "32", *KEPT, "--queue", "team-a", "--repeats", "3")
+    words = (
+        "--worker-gpu=4",
+        "--worker-cpu",
+        "16",
+        "train.py",
+        "--batch-size",
+        "16",
+        "32",
+        *KEPT,
+        "--queue",
+        "team-a",
+        "--repeats",
+        "3",
+    )
     code, out, err = kubernetes(*words, "--worker-replicas", "2", "--", "--note", "x y")
     assert (code, err) == (0, "")
     job = yaml.safe_load(out)

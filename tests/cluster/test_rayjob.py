@@ -184,6 +184,7 @@ def test_the_name_of_what_is_run_becomes_a_name_that_kuberay_takes(text: str, na
         ({"image": "i", "name": "a" * 48}, "name=aaa"),
         ({"image": "i", "worker_memory": "4 GB"}, "worker_memory=4 GB"),
         ({"image": "i", "worker_cpu": 0}, "worker_cpu=0"),
+        ({"image": "i", "worker_gpu": 8}, "--worker-cpu 2 is less than a core for each of --worker-gpu 8"),
         ({"image": "i", "backoff_limit": -1}, "backoff_limit=-1"),
         ({"image": "i", "priority_class": "p"}, "add --queue"),
         ({"image": "i", "volume": ("data",)}, "--volume data is not CLAIM:/PATH"),

@@ -8,6 +8,7 @@ import time
 import urllib.parse
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -62,9 +63,9 @@ def wait_for(what: Callable[[], object], within_s: float) -> None:
         time.sleep(0.5)
 
 
-def make_cluster(job: dict[str, object], head: Host, worker: Host, folder: Path, env: dict[str, str]) -> None:
+def make_cluster(job: dict[str, Any], head: Host, worker: Host, folder: Path, env: dict[str, str]) -> None:
     """Start Ray with the parameters of a RayJob, in the folder that WORKDIR of the image names."""
-    cluster = job["spec"]["rayClusterSpec"]  # type: ignore[index]
+    cluster = job["spec"]["rayClusterSpec"]
     common = ["--disable-usage-stats", "--object-store-memory=100000000"]
     flags = [f"--{name}={value}" for name, value in cluster["headGroupSpec"]["rayStartParams"].items()]
     address = f"--node-ip-address={head.address}"
@@ -77,9 +78,9 @@ def make_cluster(job: dict[str, object], head: Host, worker: Host, folder: Path,
     worker.run(words, cwd=folder, env=env, check=True)
 
 
-def submit(job: dict[str, object], head: Host, env: dict[str, str], name: str) -> list[str]:
+def submit(job: dict[str, Any], head: Host, env: dict[str, str], name: str) -> list[str]:
     """The command that KubeRay's submitter runs in a shell."""
-    entrypoint = job["spec"]["entrypoint"]  # type: ignore[index]
+    entrypoint = job["spec"]["entrypoint"]
     return [
         "bash",
         "-ce",
