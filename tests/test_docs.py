@@ -37,6 +37,7 @@ ELSEWHERE = {
     "--address auto": "tests/multihost/test_machines.py",
     "sbatch ": "tests/multihost/test_slurm.py",
     "ssh ": "docs/clusters.md",
+    "kubectl ": "docs/kubernetes.md",
     "train.py": "tests/cli/test_sweep_command.py",
     "sweep.toml": "tests/cli/test_sweep_command.py",
     "package.train": "tests/cli/test_sweep_command.py",

@@ -66,7 +66,7 @@ NEVER_LOADED = {
     ),
     ("torch", "ray", "pandas", "scipy"): (
         "cluster.connect", "cli.sweep_script", "execution.run_plan", "cli.sweep_command", "cli.tune", "cli.ab",
-        "cluster.templates", "workloads.classification.data.sources",
+        "cluster.templates", "workloads.classification.data.sources", "cli.kubernetes", "cluster.rayjob",
     ),
     ("torch", "torchvision", "ray", "vl_convert", "PIL"): (
         "analysis.results", "analysis.stats.intervals", "analysis.table.build", "analysis.findings.question",

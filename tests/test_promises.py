@@ -71,7 +71,7 @@ FLAGS_OF_OTHERS = {
     "--batch", "--bs", "--chunk", "--config", "--context", "--dummy", "--manual", "--manual-seed", "--my-seed",
     "--pictures", "--random-seed", "--script-seed", "--target", "--trainer", "--widths",  # of a script or a function
     "--nodes", "--signal",  # of Slurm
-    "--gpus-per-node", "--head", "--nproc-per-node", "--runtime-env-json", "--working-dir",  # of Slurm, Ray, torchrun
+    "--gpus-per-node", "--head", "--nproc-per-node", "--runtime-env-json",  # of Slurm, Ray, torchrun
     "--seeds", "--sweeps",  # of benchmarks/
 }  # fmt: skip
 

@@ -67,6 +67,7 @@ CAVEATS: Mapping[str, str] = {
     "sessions": "speeds not compared, because the two trials never ran in the same block of one session: {names}; "
     "--whole-blocks runs both again, and dmls-ray ab compares two versions of code",
     "held_clocks": "GPU clocks were throttled: {names}",
+    "throttling": "the CPU quota of the container stopped the ranks: {names}",
     "above_linear": "faster by more than the number of ranks (a note of the table says what may be the cause): {names}",
     "other_work": "other programs used the processor during some runs (the notes of the table name them)",
     "resident": "memory: after few steps, the resident set grows mostly by memory that the allocator keeps, up to "

@@ -9,6 +9,7 @@ from dmls_ray.analysis.stats.intervals import is_below
 from dmls_ray.analysis.trials.held_clocks import describe_held_clocks
 from dmls_ray.analysis.trials.machine_speeds import effects_of_kinds, machine_speeds
 from dmls_ray.analysis.trials.other_work import describe_other_work
+from dmls_ray.analysis.trials.throttling import describe_throttling
 from dmls_ray.analysis.trials.trial import Trial, describe_configuration
 from dmls_ray.analysis.words import join_names
 
@@ -18,6 +19,11 @@ def disturbance_notes(trials: Sequence[Trial]) -> list[str]:
     notes = []
     if held := describe_held_clocks(trials):
         notes.append(f"GPU clocks were throttled: {join_names(held)}; these times are not those at full clock speed.")
+    if throttled := describe_throttling(trials):
+        notes.append(
+            f"The CPU quota of the container stopped the ranks of these runs: {join_names(throttled)}; their times are "
+            "not those of cores of their own. Give the container a larger CPU limit, or none."
+        )
     if work := describe_other_work(trials):
         names = join_names(work)
         notes.append(

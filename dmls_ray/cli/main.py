@@ -1,7 +1,7 @@
 """`dmls-ray`: its commands, and the module of each, which is loaded when the command is chosen.
 
-Those of `STARTING` run a sweep. The others load neither PyTorch nor Ray; but for `up` and `down` they read the results
-of sweeps, also in a folder that was copied from a cluster.
+Those of `STARTING` run a sweep. The others load neither PyTorch nor Ray; but for `kubernetes`, `up` and `down` they
+read the results of sweeps, also in a folder that was copied from a cluster.
 """
 
 from __future__ import annotations
@@ -26,8 +26,12 @@ STARTING = {
     "ab": ("ab", "Say whether one revision of a training script is slower than another"),
     "doctor": ("doctor", "Measure which differences this machine can show"),
 }
+PLANNING = {
+    "kubernetes": ("kubernetes", "Print a RayJob that runs a sweep on Kubernetes, for kubectl apply"),
+}
 COMMANDS = {
     **STARTING,
+    **PLANNING,
     "up": ("commands.standby", "Hold Ray and what commands import, so that they start at once"),
     "down": ("commands.standby", "End what up holds"),
     "report": ("commands.files", "Write the report of a sweep again: report.html, one file that needs no network"),
@@ -50,8 +54,8 @@ COMMANDS = {
 }
 """Each command -> its module in `dmls_ray.cli`, and what it does, in the order of --help.
 
-The module has a function of this name, which returns the exit code. One that runs no sweep has the flags that
-`<command>_arguments` adds.
+The module has a function of this name, which returns the exit code. Those of `STARTING` and `PLANNING`, which have the
+flags of a sweep, take a `Call`; the others have the flags that `<command>_arguments` adds.
 """
 
 _DESCRIPTION = (
@@ -70,6 +74,8 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     name = "dmls-ray"
     if arguments is None and words[:1] and words[0] in STARTING:
         start(_do, name)
+    if words[:1] and words[0] in PLANNING:
+        start(_do, name, words)
     from dmls_ray.cli.console import EXIT_BAD_INPUT, EXIT_INTERRUPTED, EXIT_OK, Console, parse, print_error
 
     if arguments is None:
@@ -101,7 +107,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 def _do(call: Call) -> int:
     """Do what the command that the first word names does."""
     [command] = call.take(1)
-    module = importlib.import_module(f"dmls_ray.cli.{STARTING[command][0]}")
+    module = importlib.import_module(f"dmls_ray.cli.{COMMANDS[command][0]}")
     code: int = getattr(module, command)(call)
     return code
 
@@ -115,7 +121,7 @@ def _parser(name: str, words: Sequence[str]) -> Parser:
     subparsers = parser.add_subparsers(metavar="COMMAND", required=True, parser_class=Parser)
     for command, (module_name, summary) in COMMANDS.items():
         subparser = subparsers.add_parser(command, help=summary)
-        if command in words[:1] and command not in STARTING:
+        if command in words[:1] and command not in STARTING and command not in PLANNING:
             module = importlib.import_module(f"dmls_ray.cli.{module_name}")
             run = getattr(module, command)
             subparser.description = inspect.getdoc(run)

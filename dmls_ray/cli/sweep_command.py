@@ -53,17 +53,27 @@ def sweep(call: Call) -> int:
     if asks_for_help(call):
         print(inspect.cleandoc(sweep.__doc__ or "").format(presets=", ".join(PRESETS)))
         return EXIT_OK
+    preset, what = asked_by(call)
+    return answer(preset, call, what)
+
+
+def asked_by(call: Call) -> tuple[Preset, What | None]:
+    """What the first word of a command line asks, which becomes a part of the name of the call; and what it runs.
+
+    Raises:
+        ConfigError: it names nothing that can be run.
+    """
     if call.words[0].endswith(".toml"):
-        preset, file_what = read_sweep_file(call.words[0])
+        asked = read_sweep_file(call.words[0])
         call.take(1)
-        return answer(preset, call, file_what)
+        return asked
     what = take_what(call)
     if is_program(what) or ":" in what:
         description = f"Sweep {what}: a flag with several values is an axis."
         preset = Preset(name=folder_of(what), axis=None, axes={}, description=description, workload=None)
-        return answer(preset, call, What(train=what))
+        return preset, What(train=what)
     if what in PRESETS:
-        return answer(PRESETS[what], call)
+        return PRESETS[what], None
     way_out = f"give a script (train.py), a function (module:function) or one of {', '.join(PRESETS)}"
     raise ConfigError(f"{did_you_mean(what, [*PRESETS])}{way_out}.")
 

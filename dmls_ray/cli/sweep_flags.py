@@ -156,11 +156,11 @@ def add_flags(
         group = _group(parser, f"settings ({spec.setting.group})" if spec.setting.group else _OWN)
         # A switch without a value is on.
         others = [other for other, name in schema.aliases.items() if name == spec.name]
-        _add_flag(group, spec, axes.get(spec.name, spec.default), others, nargs="*" if spec.type == "bool" else "+")
+        add_flag(group, spec, axes.get(spec.name, spec.default), others, nargs="*" if spec.type == "bool" else "+")
     for spec in FLAGS.values():
         switch = {"nargs": "?", "const": "true"} if spec.type == "bool" else {}
         group = _group(parser, f"options ({spec.setting.group})")
-        _add_flag(group, spec, options.get(spec.name, spec.default), (), **switch)
+        add_flag(group, spec, options.get(spec.name, spec.default), (), **switch)
     starts = "How often to restart after Ray or the process died, without a new run in between (default: 5)"
     limits = _group(parser, "options (limits)")
     limits.add_argument("--restarts", type=int, default=5, metavar="INT", help=starts)
@@ -181,7 +181,7 @@ def flag_of(name: str) -> str:
     return f"--{name.replace('_', '-')}"
 
 
-def _add_flag(group: Any, spec: FieldSpec, default: Any, aliases: Sequence[str], **how: Any) -> None:
+def add_flag(group: Any, spec: FieldSpec, default: Any, aliases: Sequence[str], **how: Any) -> None:
     """Add a flag with values, by its name and others; its help shows the default, one value or several."""
     choices = spec.choices
     if spec.type == "bool":

@@ -386,6 +386,15 @@ TRAINING_METRICS: tuple[Metric, ...] = (
         "one machine, the part above cpu_cores is used by other programs and Ray.",
     ),
     _rank_count(name="idle_cores", across_ranks="min", format="number", doc="Mean number of idle cores, likewise."),
+    _rank_count(
+        name="quota_cores", across_ranks="min", format="number",
+        doc="CPU quota of the container in cores, where it has one (cpu.max of its control group).",
+    ),
+    Metric(
+        name="throttled_by_quota", kind="share", direction="none", scope="rank", across_ranks="max",
+        doc="Share of the periods of that quota, of 100 ms by default, in which the container had used it up and was "
+        "stopped (nr_throttled of cpu.stat).",
+    ),
     _rank_count(name="collectives", doc="Collectives of torch.distributed, where the backend counts them."),
     _rank_count(
         name="unseen_collectives",

@@ -8,6 +8,8 @@ from contextlib import suppress
 
 import psutil
 
+from dmls_ray.util.cores import cpu_quotas
+
 _OF_OTHERS = 0.2
 """Cores of other processes from which on the children of this one are looked for, which takes milliseconds."""
 
@@ -27,9 +29,11 @@ class CpuUse:
         self._cores = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set()
         self._own_s = _own_s()
         self._busy_s, self._idle_s = self._machine_s()
+        self._quotas = cpu_quotas()
 
     def read(self) -> dict[str, float]:
-        """Means over the time so far: `cpu_cores` of this process, `busy_cores` and `idle_cores` of the machine."""
+        """Means over the time so far: `cpu_cores` of this process, `busy_cores` and `idle_cores` of the machine; and in
+        a container with a CPU quota `quota_cores` and `throttled_by_quota`."""
         seconds = time.monotonic() - self._began
         own_s = _own_s() - self._own_s
         busy_s, idle_s = self._machine_s()
@@ -40,7 +44,22 @@ class CpuUse:
             "cpu_cores": own_s / seconds,
             "busy_cores": busy_s / seconds,
             "idle_cores": (idle_s - self._idle_s) / seconds,
+            **self._of_quotas(),
         }
+
+    def _of_quotas(self) -> dict[str, float]:
+        """The tightest quota, and the largest share of periods so far in which one stopped this process."""
+        found, shares = {}, []
+        quotas = cpu_quotas()
+        for group, quota in quotas.items():
+            before = self._quotas.get(group, quota)
+            if periods := quota.periods - before.periods:
+                shares.append((quota.throttled - before.throttled) / periods)
+        if quotas:
+            found["quota_cores"] = min(quota.cores for quota in quotas.values())
+        if shares:
+            found["throttled_by_quota"] = max(shares)
+        return found
 
     def _children_s(self) -> float:
         """CPU seconds of the processes that this one, and those, have started since then, and that have not ended."""

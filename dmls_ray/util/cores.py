@@ -1,19 +1,62 @@
-"""`usable_cores`: how many CPU cores this process may use."""
+"""How many CPU cores this process may use, and how often the quota of its container has stopped it."""
 
 from __future__ import annotations
 
 import math
 import os
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
-_CGROUPS = Path("/sys/fs/cgroup")
+from dmls_ray.util.free_memory import own_cgroups
+
+_PLACES = {"0::/": "", "cpu:/": "cpu", "cpu,cpuacct:/": "cpu,cpuacct"}
+"""What stands before the name of a control group -> folder, in version 2, and twice in version 1."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CpuQuota:
+    """The quota of a control group (Linux, Documentation/scheduler/sched-bwc.rst)."""
+
+    cores: float
+    periods: int
+    """Periods of the quota, of 100 ms by default, in which the group has computed since it exists."""
+    throttled: int
+    """Of these, those in which it had used up its quota and was stopped until the next one."""
 
 
 def usable_cores() -> int:
     """Return the number of cores by the affinity of this process, and by the quota of its container."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    quota = quota_in(_CGROUPS)
-    return max(1, min(cores, math.ceil(quota))) if quota else cores
+    quotas = [math.ceil(quota.cores) for quota in cpu_quotas().values()]
+    return max(1, min([cores, *quotas]))
+
+
+def cpu_quotas(proc: Path = Path("/proc"), cgroups: Path = Path("/sys/fs/cgroup")) -> dict[Path, CpuQuota]:
+    """The folders of the control groups of this process that have a quota -> the quota; empty without one.
+
+    Args:
+        proc: where the kernel describes processes.
+        cgroups: where it describes control groups.
+    """
+    quotas = {}
+    for version, place in _PLACES.items():
+        for folder in own_cgroups(proc, cgroups / place, version):
+            with suppress(OSError, ValueError, KeyError):  # no group of this version, or one without the controller
+                if cores := _cores_of(folder):
+                    lines = (folder / "cpu.stat").read_text(encoding="utf-8").splitlines()
+                    counts = dict(line.split() for line in lines)
+                    periods, throttled = int(counts["nr_periods"]), int(counts["nr_throttled"])
+                    quotas[folder] = CpuQuota(cores=cores, periods=periods, throttled=throttled)
+    return quotas
+
+
+def _cores_of(folder: Path) -> float | None:
+    """How many cores a control group may use; None without a limit."""
+    names = ["cpu.max"] if (folder / "cpu.max").exists() else ["cpu.cfs_quota_us", "cpu.cfs_period_us"]
+    text = " ".join((folder / name).read_text(encoding="utf-8") for name in names)
+    limit, period = text.split()
+    return int(limit) / int(period) if limit.isdigit() and int(period) > 0 else None
 
 
 def cores_of_share(place: int, shares: int) -> set[int]:
@@ -44,19 +87,3 @@ def _place_of(number: int) -> tuple[int, int, int]:
     except (OSError, ValueError):
         return min(nodes, default=0), 0, number
     return min(nodes, default=0), package, core
-
-
-def quota_in(cgroups: Path) -> float | None:
-    """Return how many cores the control group of a container may use; None without a limit.
-
-    Args:
-        cgroups: where the kernel shows it: `cpu.max` (version 2), or `cpu/cpu.cfs_*` (version 1).
-    """
-    if (cgroups / "cpu.max").exists():
-        limit, period = (cgroups / "cpu.max").read_text(encoding="utf-8").split()
-    elif (cgroups / "cpu" / "cpu.cfs_quota_us").exists():
-        limit = (cgroups / "cpu" / "cpu.cfs_quota_us").read_text(encoding="utf-8").strip()
-        period = (cgroups / "cpu" / "cpu.cfs_period_us").read_text(encoding="utf-8").strip()
-    else:
-        return None
-    return int(limit) / int(period) if limit.isdigit() and int(period) > 0 else None

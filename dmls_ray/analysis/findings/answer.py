@@ -19,6 +19,7 @@ from dmls_ray.analysis.trials.common_metrics import memory_metric
 from dmls_ray.analysis.trials.held_clocks import describe_held_clocks
 from dmls_ray.analysis.trials.other_work import describe_other_work
 from dmls_ray.analysis.trials.steps import StepChange, samples_of_step, step_change
+from dmls_ray.analysis.trials.throttling import describe_throttling
 from dmls_ray.analysis.trials.trial import Trial, describe_configuration
 from dmls_ray.config.options import Until
 from dmls_ray.records.returned import is_number
@@ -191,6 +192,7 @@ def _caveats(trials: SweepTrials, axis: Axis) -> dict[str, Mapping[str, Any]]:
         "independent": apart,
         "sessions": sessions,
         "held_clocks": describe_held_clocks(trials.rows),
+        "throttling": describe_throttling(trials.rows),
         "above_linear": describe_above_linear(trials.rows),
         "other_work": describe_other_work(trials.rows),
         "resident": _short_runs(trials.compared) if memory_metric(trials.compared) == "host_mem_mib" else [],

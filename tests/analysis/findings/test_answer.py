@@ -328,6 +328,17 @@ def test_trials_whose_clocks_were_held_down_are_compared_and_named() -> None:
     assert "throttled: batch_per_rank=32" in undecided_text(found, None)
 
 
+def test_trials_that_a_quota_stopped_are_compared_and_named() -> None:
+    runs = results({"batch_per_rank": [16, 32]}, lambda values, repeat: 100.0)
+    for record in runs.records:
+        throttled = 0.35 if record.config["batch_per_rank"] == 32 else 0.0
+        record.metrics |= {"quota_cores": 4.0, "throttled_by_quota": throttled}
+    found = answer(runs, "batch_per_rank")
+    assert keys(found) == [("batch_per_rank 32 vs 16", "")]
+    assert found.caveats["throttling"] == {"names": ["batch_per_rank=32 (35% of the periods of 4 cores)"]}
+    assert "stopped the ranks: batch_per_rank=32" in undecided_text(found, None)
+
+
 @pytest.mark.parametrize(("steps", "names"), [(50, ["width=1", "width=2"]), (1000, None)])
 def test_resident_sets_of_short_runs_are_compared_with_a_word_on_what_they_contain(
     steps: int, names: list[str] | None

@@ -210,6 +210,19 @@ def test_runs_that_other_programs_computed_beside_are_named(
     assert all("batch_per_rank=32 (1.2 cores in 1 of 3 runs)" in note for note in named)
 
 
+@pytest.mark.parametrize(("throttled", "is_named"), [(0.35, True), (0.009, False)])
+def test_runs_that_a_quota_stopped_are_named(throttled: float, is_named: bool) -> None:
+    runs = results({"batch_per_rank": [16, 32]}, lambda values, repeat: 100.0, repeats=3)
+    assert not any("CPU quota" in note for note in make_table(runs).notes)
+    for record in runs.records:
+        record.metrics |= {"quota_cores": 4.0, "throttled_by_quota": 0.0}
+    record = next(record for record in runs.records if record.config["batch_per_rank"] == 32)
+    record.metrics |= {"throttled_by_quota": throttled}
+    named = [note for note in make_table(runs).notes if "CPU quota" in note]
+    assert bool(named) == is_named
+    assert all("of these runs: batch_per_rank=32 (35% of the periods of 4 cores)" in note for note in named)
+
+
 def test_rows_of_choices_stand_in_the_order_of_their_field() -> None:
     kinds = ["qat", "static", "off", "dynamic"]
     table = make_table(results({"batch_per_rank": 16, "quantization": kinds}, lambda values, repeat: 100.0))
