@@ -64,7 +64,7 @@ FILES_OF_RUNS = {
     "weights.json": ("weights.json", "tests/test_sweeps.py"),
 }
 """Files that only a run writes -> how a test that runs it names them, and that test."""
-FILES_OF_OTHERS = {"checkpoint.pt", "ckpt/latest.pt", "wandb.log"}
+FILES_OF_OTHERS = {"SKILL.md", "checkpoint.pt", "ckpt/latest.pt", "wandb.log"}
 """Files of users' scripts, and the name of a function."""
 
 FLAGS_OF_OTHERS = {
@@ -72,7 +72,7 @@ FLAGS_OF_OTHERS = {
     "--pictures", "--random-seed", "--script-seed", "--target", "--trainer", "--widths",  # of a script or a function
     "--nodes", "--signal",  # of Slurm
     "--gpus-per-node", "--head", "--nproc-per-node", "--runtime-env-json",  # of Slurm, Ray, torchrun
-    "--seeds", "--sweeps",  # of benchmarks/
+    "--loops", "--seeds", "--sweeps",  # of benchmarks/
 }  # fmt: skip
 
 
