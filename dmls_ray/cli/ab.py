@@ -21,7 +21,7 @@ from dmls_ray.config.options import Until
 from dmls_ray.config.sweep_file import Preset, What
 from dmls_ray.execution.view import ProgressConsole
 from dmls_ray.util.errors import ConfigError
-from dmls_ray.util.programs import is_program
+from dmls_ray.util.programs import folder_name_of, is_program
 
 _CODES = {"keep": EXIT_OK, "discard": EXIT_SLOWER, "cannot say": EXIT_UNCLEAR, "failed": EXIT_FAILED}
 _ANNOTATIONS = {"keep": "notice", "discard": "error", "cannot say": "warning", "failed": "error"}
@@ -88,10 +88,10 @@ def ab(call: Call) -> int:
 
 
 def _asked(call: Call) -> tuple[Preset, What, list[str]]:
-    """What a call asks, the script that it runs, and the words of flags, on both sides of the first --.
+    """What a call asks, what it runs, and the words of flags, on both sides of the first --.
 
     Raises:
-        ConfigError: there are not two revisions, or no script is named.
+        ConfigError: there are not two revisions, or no script and no command is named.
     """
     end = call.words.index("--") if "--" in call.words else len(call.words)
     has_revision = "--revision" in call.words
@@ -99,11 +99,18 @@ def _asked(call: Call) -> tuple[Preset, What, list[str]]:
     if len(set(revisions)) != 2 or has_revision:
         raise ConfigError(f"name two revisions, and no more: {_EXAMPLE}.")
     flags = call.words[: end - len(revisions)]
-    command, script, *_ = [*call.words[len(flags) + 1 :], "", ""]
-    if command != "sweep" or not (script == "-m" or is_program(script)):
-        raise ConfigError(f"say after -- which script is run: {_EXAMPLE}.")
+    how, program, *_ = [*call.words[len(flags) + 1 :], "", ""]
+    is_command = how == "command" and program != ""
+    is_script = how == "sweep" and (program == "-m" or is_program(program))
+    if not is_command and not is_script:
+        raise ConfigError(f"say after -- which script is run, or which command: {_EXAMPLE}.")
     call.take(len(flags) + 2)
-    script = take_what(call)
+    if is_command:
+        what = What(command=call.take(len(call.words)))
+        folder, named = folder_name_of(program), program
+    else:
+        named = take_what(call)
+        what, folder = What(train=named), folder_of(named)
     is_confirmation = _CONFIRM in flags
     flags = [word for word in flags if word != _CONFIRM]
     # A verdict needs an interval much narrower than the 2% that may be lost.
@@ -112,12 +119,12 @@ def _asked(call: Call) -> tuple[Preset, What, list[str]]:
         # Only the direction of a difference is asked for, however small it is.
         options = {"budget": 600.0, "within": _NARROWEST, "equivalent": 0.0}
     preset = Preset(
-        name=f"{folder_of(script)}-ab{'-confirm' if is_confirmation else ''}",
+        name=f"{folder}-ab{'-confirm' if is_confirmation else ''}",
         axis="revision",
         # Repeats without it have seeds that are multiples of the stride.
         axes={"seed": [SEED_STRIDE // 2]} if is_confirmation else {},
-        description=f"Compare revisions {' and '.join(revisions)} of {script}.",
+        description=f"Compare revisions {' and '.join(revisions)} of {named}.",
         options=options,
         workload=None,
     )
-    return preset, What(train=script), ["--revision", *revisions, *flags, *call.words]
+    return preset, what, ["--revision", *revisions, *flags, *call.words]

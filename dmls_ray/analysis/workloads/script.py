@@ -19,7 +19,9 @@ class ScriptPresentation(Presentation):
 
     samples_by = "give --samples"
     tests_by = "give --evaluation test, or --evaluation training"
-    seeds_by = "If the script sets a seed itself, let it use the seed of the run: --seed-flag names its flag"
+    seeds_by = (
+        "If it sets a seed itself, let it use the seed of the run: --seed-flag names its flag, DMLS_RAY_SEED has it"
+    )
 
     def notes(self, rows: Sequence[Trial]) -> list[Note]:
         """Also which trials have one loss, and which files runs share."""
