@@ -1,4 +1,6 @@
-"""`dmls-ray ab A B -- sweep train.py`: whether revision B of a script is slower than A, or better by a metric."""
+"""`dmls-ray ab A B -- sweep train.py`: whether revision B of a script, or of what a command runs, is slower than A, or
+better by a metric.
+"""
 
 from __future__ import annotations
 
@@ -36,10 +38,11 @@ _EXAMPLE = "dmls-ray ab main HEAD -- sweep train.py"
 
 def ab(call: Call) -> int:
     """usage: dmls-ray ab A B [flags] -- sweep train.py [flags] [-- arguments of the script]
+           dmls-ray ab A B [flags] -- command ./bench.sh [arguments]
 
     Say whether revision B of a training script is slower than revision A, by runs of both in the same blocks: keep,
     discard or cannot say. A and B are branches, tags or commits of the script's git repository; . means the files as
-    they are.
+    they are. With command, any program is compared by its wall time, or by a number that it prints.
 
     Slower means by more than --equivalent 2%. Runs are repeated until that is decided, within --budget 10m. They start
     in copies of the repository, which include untracked files; --share data lets them read a large folder in place.
@@ -51,6 +54,7 @@ def ab(call: Call) -> int:
     Exit codes: 0 keep, 1 A does not train, 2 wrong usage, 3 discard, 4 cannot say, 130 stopped.
     Example: dmls-ray ab origin/main HEAD -- sweep train.py --steps 50 -- --data /d
              dmls-ray ab main HEAD --metric val_loss -- sweep train.py --steps none
+             dmls-ray ab HEAD . --metric-regex mb_s 'rate (\\S+)' --metric mb_s --goal max -- command ./bench.sh --fast
     """
     if asks_for_help(call):
         print(inspect.getdoc(ab))
@@ -94,15 +98,14 @@ def _asked(call: Call) -> tuple[Preset, What, list[str]]:
         ConfigError: there are not two revisions, or no script and no command is named.
     """
     end = call.words.index("--") if "--" in call.words else len(call.words)
-    has_revision = "--revision" in call.words
+    how, program, *_ = [*call.words[end + 1 :], "", ""]
+    is_command = how == "command" and program != ""
+    has_revision = "--revision" in (call.words[:end] if is_command else call.words)
     revisions = call.take(len([*itertools.takewhile(lambda word: not word.startswith("-"), call.words[:end])]))
     if len(set(revisions)) != 2 or has_revision:
         raise ConfigError(f"name two revisions, and no more: {_EXAMPLE}.")
     flags = call.words[: end - len(revisions)]
-    how, program, *_ = [*call.words[len(flags) + 1 :], "", ""]
-    is_command = how == "command" and program != ""
-    is_script = how == "sweep" and (program == "-m" or is_program(program))
-    if not is_command and not is_script:
+    if not is_command and (how != "sweep" or not (program == "-m" or is_program(program))):
         raise ConfigError(f"say after -- which script is run, or which command: {_EXAMPLE}.")
     call.take(len(flags) + 2)
     if is_command:

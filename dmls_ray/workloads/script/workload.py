@@ -73,9 +73,7 @@ class ScriptWorkload(Workload):
         """
         own = dict(self.specs())
         if not self.script:
-            raise ConfigError(
-                f"--workload {self.name}: name it as dmls-ray sweep train.py or ab A B -- command PROGRAM do."
-            )
+            raise ConfigError(f"--workload {self.name}: give dmls-ray sweep train.py, or ab A B -- command PROGRAM.")
         reader = self._reader()
         flags = {_free(name, own): flag for name, flag in reader.flags.items()}
         custom = {_free(name, own): replace(spec, name=_free(name, own)) for name, spec in reader.specs.items()}
