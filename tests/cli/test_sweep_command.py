@@ -130,7 +130,7 @@ def test_help_shows_the_flags_of_the_script(folder: Path, typed: Command) -> Non
         ("sweep train.py --batch-size max --script-steps max -- --data d", "--script-steps max depend on each other"),
         ("sweep missing.toml", "missing.toml cannot be read"),
         ("sweep bad.toml", "bad.toml: repeat is no key of a sweep; did you mean repeats?"),
-        ("sweep nothing.toml", "nothing.toml: it names nothing to run; give one of script, train, workload"),
+        ("sweep nothing.toml", "nothing.toml: it names nothing to run; give one of script, command, train"),
         ("sweep axis.toml", "batch_sise is no field of train.py; did you mean batch_size?"),
         ("sweep train.py --env OMP_NUM_THREADS -- --data d", "--env OMP_NUM_THREADS has no value"),
         ("sweep train.py --metric-regex loss ( -- --data d", "is no regular expression"),

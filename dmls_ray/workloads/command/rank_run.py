@@ -22,8 +22,8 @@ from dmls_ray.workloads.script.printed import last_line_of, numbers_printed
 from dmls_ray.workloads.script.rank_run import become_fresh_process, output_in_file, take_files
 
 
-def run_command(config: CommandConfig, rank: RankInfo, emit: Emit) -> RankResult:
-    """Run a command to its end; `emit` and the result are as those of `run_training`.
+def time_command(config: CommandConfig, rank: RankInfo, emit: Emit) -> RankResult:
+    """Run a command to its end, and time it; `emit` and the result are as those of `run_training`.
 
     Args:
         config: the configuration of the run.

@@ -53,7 +53,7 @@ class CommandWorkload(ScriptWorkload):
 
     name = "command"
     config = CommandConfig
-    entrypoint = "dmls_ray.workloads.command.rank_run:run_command"
+    entrypoint = "dmls_ray.workloads.command.rank_run:time_command"
     durations_compare = True
     about_flags = Workload.about_flags
     about_unknown_flag = Workload.about_unknown_flag
