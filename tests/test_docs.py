@@ -41,6 +41,7 @@ ELSEWHERE = {
     "train.py": "tests/cli/test_sweep_command.py",
     "sweep.toml": "tests/cli/test_sweep_command.py",
     "package.train": "tests/cli/test_sweep_command.py",
+    "./bench.sh": "tests/cli/test_sweep_command.py",
     "module:": "tests/cli/test_sweep_command.py",
     "results/train": "tests/cli/test_main.py",
     "results/optimizer": "tests/cli/test_skill.py",

@@ -297,9 +297,9 @@ def claim_text(claim: Effect) -> str:
 def replacement_text(found: Replacement, first: str, second: str) -> str:
     """Why one value of a field may take the place of the first one, or may not."""
     if found.word == "failed":
-        return f"no run of {first} trained, so there is nothing to compare {second} with"
+        return f"no run of {first} ended ok, so there is nothing to compare {second} with"
     if found.outcomes:
-        return f"{second} does not train ({', '.join(found.outcomes)}), but {first} does"
+        return f"{second} does not work ({', '.join(found.outcomes)}), but {first} does"
     told = []
     for effect in found.effects:
         told.append(f"{_told(effect, first)}{with_place(effect.pair)} (n={effect.contrast.n})")

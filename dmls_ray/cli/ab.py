@@ -1,4 +1,6 @@
-"""`dmls-ray ab A B -- sweep train.py`: whether revision B of a script is slower than A, or better by a metric."""
+"""`dmls-ray ab A B -- sweep train.py`: whether revision B of a script, or of what a command runs, is slower than A, or
+better by a metric.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,7 @@ from dmls_ray.config.options import Until
 from dmls_ray.config.sweep_file import Preset, What
 from dmls_ray.execution.view import ProgressConsole
 from dmls_ray.util.errors import ConfigError
-from dmls_ray.util.programs import is_program
+from dmls_ray.util.programs import folder_name_of, is_program
 
 _CODES = {"keep": EXIT_OK, "discard": EXIT_SLOWER, "cannot say": EXIT_UNCLEAR, "failed": EXIT_FAILED}
 _ANNOTATIONS = {"keep": "notice", "discard": "error", "cannot say": "warning", "failed": "error"}
@@ -36,10 +38,11 @@ _EXAMPLE = "dmls-ray ab main HEAD -- sweep train.py"
 
 def ab(call: Call) -> int:
     """usage: dmls-ray ab A B [flags] -- sweep train.py [flags] [-- arguments of the script]
+           dmls-ray ab A B [flags] -- command ./bench.sh [arguments]
 
     Say whether revision B of a training script is slower than revision A, by runs of both in the same blocks: keep,
     discard or cannot say. A and B are branches, tags or commits of the script's git repository; . means the files as
-    they are.
+    they are. With command, any program is compared by its wall time, or by a number that it prints.
 
     Slower means by more than --equivalent 2%. Runs are repeated until that is decided, within --budget 10m. They start
     in copies of the repository, which include untracked files; --share data lets them read a large folder in place.
@@ -51,6 +54,7 @@ def ab(call: Call) -> int:
     Exit codes: 0 keep, 1 A does not train, 2 wrong usage, 3 discard, 4 cannot say, 130 stopped.
     Example: dmls-ray ab origin/main HEAD -- sweep train.py --steps 50 -- --data /d
              dmls-ray ab main HEAD --metric val_loss -- sweep train.py --steps none
+             dmls-ray ab HEAD . --metric-regex mb_s 'rate (\\S+)' --metric mb_s --goal max -- command ./bench.sh --fast
     """
     if asks_for_help(call):
         print(inspect.getdoc(ab))
@@ -88,22 +92,28 @@ def ab(call: Call) -> int:
 
 
 def _asked(call: Call) -> tuple[Preset, What, list[str]]:
-    """What a call asks, the script that it runs, and the words of flags, on both sides of the first --.
+    """What a call asks, what it runs, and the words of flags, on both sides of the first --.
 
     Raises:
-        ConfigError: there are not two revisions, or no script is named.
+        ConfigError: there are not two revisions, or no script and no command is named.
     """
     end = call.words.index("--") if "--" in call.words else len(call.words)
-    has_revision = "--revision" in call.words
+    how, program, *_ = [*call.words[end + 1 :], "", ""]
+    is_command = how == "command" and program != ""
+    has_revision = "--revision" in (call.words[:end] if is_command else call.words)
     revisions = call.take(len([*itertools.takewhile(lambda word: not word.startswith("-"), call.words[:end])]))
     if len(set(revisions)) != 2 or has_revision:
         raise ConfigError(f"name two revisions, and no more: {_EXAMPLE}.")
     flags = call.words[: end - len(revisions)]
-    command, script, *_ = [*call.words[len(flags) + 1 :], "", ""]
-    if command != "sweep" or not (script == "-m" or is_program(script)):
-        raise ConfigError(f"say after -- which script is run: {_EXAMPLE}.")
+    if not is_command and (how != "sweep" or not (program == "-m" or is_program(program))):
+        raise ConfigError(f"say after -- which script is run, or which command: {_EXAMPLE}.")
     call.take(len(flags) + 2)
-    script = take_what(call)
+    if is_command:
+        what = What(command=call.take(len(call.words)))
+        folder, named = folder_name_of(program), program
+    else:
+        named = take_what(call)
+        what, folder = What(train=named), folder_of(named)
     is_confirmation = _CONFIRM in flags
     flags = [word for word in flags if word != _CONFIRM]
     # A verdict needs an interval much narrower than the 2% that may be lost.
@@ -112,12 +122,12 @@ def _asked(call: Call) -> tuple[Preset, What, list[str]]:
         # Only the direction of a difference is asked for, however small it is.
         options = {"budget": 600.0, "within": _NARROWEST, "equivalent": 0.0}
     preset = Preset(
-        name=f"{folder_of(script)}-ab{'-confirm' if is_confirmation else ''}",
+        name=f"{folder}-ab{'-confirm' if is_confirmation else ''}",
         axis="revision",
         # Repeats without it have seeds that are multiples of the stride.
         axes={"seed": [SEED_STRIDE // 2]} if is_confirmation else {},
-        description=f"Compare revisions {' and '.join(revisions)} of {script}.",
+        description=f"Compare revisions {' and '.join(revisions)} of {named}.",
         options=options,
         workload=None,
     )
-    return preset, What(train=script), ["--revision", *revisions, *flags, *call.words]
+    return preset, what, ["--revision", *revisions, *flags, *call.words]

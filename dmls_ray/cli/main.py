@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 STARTING = {
     "sweep": ("sweep_command", "Measure each combination of the flags of a training script"),
     "tune": ("tune", "Find the fastest settings of a training script"),
-    "ab": ("ab", "Say whether one revision of a training script is slower than another"),
+    "ab": ("ab", "Say whether one revision of a script or command is slower than another"),
     "doctor": ("doctor", "Measure which differences this machine can show"),
 }
 PLANNING = {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Sequence
+from typing import Any
 
 from dmls_ray.cli.call import Call
 from dmls_ray.config.sweep_file import What
@@ -59,6 +60,7 @@ def with_flags(what: What, flags: argparse.Namespace) -> What:
     return What(
         train=what.train if flags.train is None else flags.train,
         workload=flags.workload or what.workload,
+        command=what.command,
         arguments=what.arguments,
         share=[*what.share, *flags.share],
         env={**what.env, **variables},
@@ -80,14 +82,17 @@ def workload_of_what(what: What, default: str, ranged: Sequence[str]) -> Workloa
     """
     if what.train is not None and what.workload:
         raise ConfigError(f"--workload {what.workload} and --train {what.train} are both given; give one of them.")
+    how: dict[str, Any] = {
+        "variables": {name: values[0] for name, values in what.env.items()},
+        "patterns": what.metric_regex,
+        "shared": what.share,
+    }
+    if what.command:
+        if what.train is not None or what.workload:
+            raise ConfigError(f"--train and --workload take the place of {what.command[0]}; leave them out.")
+        return registry.workload_of_command(what.command, **how)
     if what.train is not None and is_program(what.train):
-        return registry.workload_of_script(
-            what.train,
-            what.arguments,
-            variables={name: values[0] for name, values in what.env.items()},
-            patterns=what.metric_regex,
-            shared=what.share,
-        )
+        return registry.workload_of_script(what.train, what.arguments, **how)
     if what.share:
         raise ConfigError(f"--share {what.share[0]} is for a script with --revision; leave it out.")
     for name, values in what.env.items():

@@ -31,7 +31,7 @@ from dmls_ray.util.text import did_you_mean
 
 SWEEP_FILE = "sweep.toml"
 
-WHAT = ("script", "train", "workload")
+WHAT = ("script", "command", "train", "workload")
 """Keys of what is run."""
 _TABLES = ("axes", "set", "env", "metric_regex")
 _KEYS = (*WHAT, "args", "share", "variants", *_TABLES)
@@ -47,6 +47,8 @@ class What:
     """A script, or a training function as `module:function`."""
     workload: str | None = None
     """The name of a workload."""
+    command: Sequence[str] = ()
+    """The words of a command that is no Python."""
     arguments: Sequence[str] = ()
     """What a script has after `--`."""
     share: Sequence[str] = ()
@@ -124,6 +126,7 @@ def read_sweep_file(path: str) -> tuple[Preset, What]:
     what = What(
         train=values.get("script", values.get("train")),
         workload=values.get("workload"),
+        command=[str(word) for word in values.get("command", ())],
         arguments=[str(word) for word in values.get("args", ())],
         share=[str(name) for name in values.get("share", ())],
         env=env,

@@ -19,6 +19,7 @@ from dmls_ray.records.stale import FIELD as CODE_FIELD
 from dmls_ray.util.errors import ConfigError, InputError
 from dmls_ray.util.importing import import_function
 from dmls_ray.workloads.base import Workload
+from dmls_ray.workloads.command.workload import CommandWorkload
 from dmls_ray.workloads.script.workload import ScriptWorkload
 from dmls_ray.workloads.user_function.schema import UserFunctionWorkload
 
@@ -83,6 +84,16 @@ def workload_of_script(script: str, arguments: Sequence[str] = (), **given: Any)
         given: further arguments of `ScriptWorkload`.
     """
     return ScriptWorkload(script, arguments, **given)
+
+
+def workload_of_command(words: Sequence[str], **given: Any) -> Workload:
+    """Return the workload that runs a command.
+
+    Args:
+        words: its command line.
+        given: further arguments of `CommandWorkload`.
+    """
+    return CommandWorkload(words[0], words[1:], **given)
 
 
 @functools.cache

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -129,7 +130,7 @@ def test_help_shows_the_flags_of_the_script(folder: Path, typed: Command) -> Non
         ("sweep train.py --batch-size max --script-steps max -- --data d", "--script-steps max depend on each other"),
         ("sweep missing.toml", "missing.toml cannot be read"),
         ("sweep bad.toml", "bad.toml: repeat is no key of a sweep; did you mean repeats?"),
-        ("sweep nothing.toml", "nothing.toml: it names nothing to run; give one of script, train, workload"),
+        ("sweep nothing.toml", "nothing.toml: it names nothing to run; give one of script, command, train"),
         ("sweep axis.toml", "batch_sise is no field of train.py; did you mean batch_size?"),
         ("sweep train.py --env OMP_NUM_THREADS -- --data d", "--env OMP_NUM_THREADS has no value"),
         ("sweep train.py --metric-regex loss ( -- --data d", "is no regular expression"),
@@ -217,6 +218,12 @@ def test_any_name_of_a_flag_and_a_subcommand_make_a_plan(folder: Path, typed: Co
         ),
         ("main next -- sweep train.py -- --data d", "--revision main: train.py is in no git repository"),
         ("main next --share d -- sweep train.py -- --data d", "--revision main: train.py is in no git repository"),
+        ("main next -- command", "dmls-ray ab main next: say after -- which script is run, or which command"),
+        ("main next -- sleep 1", "dmls-ray ab main next: say after -- which script is run, or which command"),
+        ("main next -- command sleep --revision v1", "is in no git repository"),
+        ("main next --revision v1 -- command sleep 1", "dmls-ray ab main next: name two revisions"),
+        ("main next --train a:b -- command sleep 1", "--train and --workload take the place of sleep"),
+        ("main next --steps 5 -- command sleep 1", "-- command sleep 1: --steps"),
     ],
 )
 def test_ab_refuses_wrong_words_in_one_line(folder: Path, words: str, line: str, typed: Command) -> None:
@@ -304,6 +311,55 @@ def test_ab_keeps_a_revision_whose_metric_is_better_beyond_chance_and_confirms_i
         seeds[out] = {json.loads(line)["seed"] for line in lines}
         assert len(seeds[out]) >= 3, "each repeat has a seed of its own"
     assert not seeds["better"] & seeds["better--confirm"]
+
+
+BENCH = """#!/bin/sh
+sleep WAIT
+[ -e broken.txt ] && echo "no such library" >&2 && exit 7
+echo "score $((DMLS_RAY_SEED % 97 + GAIN)) of $1"
+"""
+
+
+@pytest.mark.slow
+def test_ab_judges_revisions_of_a_command_by_its_time_and_by_a_number_that_it_prints(tmp_path: Path) -> None:
+    git = ["git", "-c", "user.name=A", "-c", "user.email=a@b.c"]
+    bench = tmp_path / "bench.sh"
+
+    def write(wait: str, gain: int) -> None:
+        bench.write_text(BENCH.replace("WAIT", wait).replace("GAIN", str(gain)))
+        bench.chmod(0o755)
+
+    for name, wait, gain in (("old", "0.3", 0), ("slow", "0.5", 0), ("same", "0.30", 0), ("better", "0.3", 200)):
+        write(wait, gain)
+        for words in (["init", "--quiet"], ["add", "bench.sh"], ["commit", "--quiet", "-m", name], ["tag", name]):
+            subprocess.run([*git, *words], cwd=tmp_path, check=True)
+
+    def ab(first: str, second: str, *flags: str) -> tuple[int, dict[str, Any]]:
+        command = ["--", "command", "./bench.sh", "a b", "--repeats", "3"]  # a flag of its own
+        done = dmls_ray("ab", first, second, "--format", "json", "--out", "out", *flags, *command, folder=tmp_path)
+        assert done.stdout, done.stderr
+        found = json.loads(done.stdout)
+        assert found["exit_code"] == done.returncode
+        return done.returncode, found
+
+    by_time = ("--equivalent", "25%")
+    assert ab("old", "slow", *by_time)[0] == 3
+    assert ab("old", "same", *by_time)[0] == 0
+    by_score = ("--metric-regex", "score", r"score (\S+) of a b", "--metric", "score", "--max-repeats", "12")
+    assert ab("old", "better", *by_score, "--goal", "max")[0] == 0
+    assert ab("old", "better", *by_score, "--goal", "min")[0] == 3
+
+    # As they are: like the last commit, then slower, which no run from before stands for.
+    assert ab("better", ".", *by_time)[0] == 0
+    write("0.6", 200)
+    assert ab("better", ".", *by_time)[0] == 3
+    (tmp_path / "broken.txt").touch()
+    code, found = ab("old", ".", "--repeats", "1")
+    assert (code, found["verdict"]) == (1, "failed"), "the file is in the copies of both"
+    records = [json.loads(line) for line in (tmp_path / "out" / "runs.jsonl").read_text().splitlines()]
+    as_they_are = [record for record in records if record["config"]["revision"] == "."]
+    assert len({record["trial_id"] for record in as_they_are}) == 3
+    assert as_they_are[-1]["reason"] == "exit code 7: no such library"
 
 
 RESUMES = """

@@ -19,7 +19,7 @@ class ScriptPresentation(Presentation):
 
     samples_by = "give --samples"
     tests_by = "give --evaluation test, or --evaluation training"
-    seeds_by = "If the script sets a seed itself, let it use the seed of the run: --seed-flag names its flag"
+    seeds_by = "If it sets a seed itself, let it take that of the run: by the flag of --seed-flag, or DMLS_RAY_SEED"
 
     def notes(self, rows: Sequence[Trial]) -> list[Note]:
         """Also which trials have one loss, and which files runs share."""

@@ -23,6 +23,8 @@ from dmls_ray.workloads.script.said import counts_said
 
 THREADS = "OMP_NUM_THREADS"
 """The variable by which libraries know how many threads to compute with."""
+SEED = "DMLS_RAY_SEED"
+"""The variable with the seed of the run, for a program without a flag for it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,7 +103,7 @@ class ScriptConfig(ScriptOptions):
         return recorded | ({"metric_regex": dict(self.patterns)} if self.patterns else {})
 
     def replace(self, **changes: Any) -> ScriptConfig:
-        return ScriptConfig(**{**without_derived_fields(vars(self), changes), **changes})
+        return type(self)(**{**without_derived_fields(vars(self), changes), **changes})
 
     @property
     def commit(self) -> str:

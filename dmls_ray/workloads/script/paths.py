@@ -28,7 +28,10 @@ def enter(root: Path, folder: Path) -> None:
     """Let this process work in a copy of a repository: its working folder, its imports and the paths in its variables
     are those of the copy.
     """
-    os.environ |= {name: word_in_copy(value, root, folder) for name, value in os.environ.items()}
+    for name, value in os.environ.items():
+        # Also of lists of folders, as PATH and PYTHONPATH.
+        words = [word_in_copy(word, root, folder) for word in value.split(os.pathsep)]
+        os.environ[name] = os.pathsep.join(words)
     for number, entry in enumerate(sys.path):
         # Entries of environments, and folders that the copy lacks, stay as they are.
         moved = Path(in_copy(entry, root, folder))

@@ -24,7 +24,7 @@ from dmls_ray.training.rank import Emit, RankInfo
 from dmls_ray.training.rank_meter import RankMeter
 from dmls_ray.util.cores import usable_cores
 from dmls_ray.workloads.script.as_main import place_in_program
-from dmls_ray.workloads.script.config import THREADS, ScriptConfig
+from dmls_ray.workloads.script.config import SEED, THREADS, ScriptConfig
 from dmls_ray.workloads.script.ended import Ended, end_process, flush, run_to_end
 from dmls_ray.workloads.script.last_step import ScriptEnd
 from dmls_ray.workloads.script.loggers import numbers_logged
@@ -44,9 +44,9 @@ def run_script(config: ScriptConfig, rank: RankInfo, emit: Emit) -> RankResult:
         emit: receives signs of progress.
     """
     meter = RankMeter(rank)
-    meeting = _become_fresh_process(config, rank)
+    meeting = become_fresh_process(config, rank)
     with meter.clock.untimed():
-        program, words, tree = _take_files(config, rank)
+        program, words, tree = take_files(config, rank)
     meter.begin_memory()  # after the variables of the script, which CUDA reads when it starts
     end = ScriptEnd(config.steps, meeting)
     steps = ObservedSteps(meter, emit, end.warmup_steps, config.evaluation, end.step_ended)
@@ -97,7 +97,7 @@ def run_script(config: ScriptConfig, rank: RankInfo, emit: Emit) -> RankResult:
         end_process(ended.code)
 
     end.end_process = lambda: end_here(Ended())
-    log = _output_in_file(rank)
+    log = output_in_file(rank)
     folder = os.path.dirname(log)
     with _working_folder(config), numbers_logged(folder, steps.faults) as logged:
         place = os.getcwd()
@@ -107,7 +107,7 @@ def run_script(config: ScriptConfig, rank: RankInfo, emit: Emit) -> RankResult:
         return result_of(ended)
 
 
-def _take_files(config: ScriptConfig, rank: RankInfo) -> tuple[str, list[str], Path | None]:
+def take_files(config: ScriptConfig, rank: RankInfo) -> tuple[str, list[str], Path | None]:
     """The program and its words, and the folder of the run's own copy of a repository; None without a copy.
 
     Raises:
@@ -125,7 +125,7 @@ def _take_files(config: ScriptConfig, rank: RankInfo) -> tuple[str, list[str], P
     return program, words, tree
 
 
-def _become_fresh_process(config: ScriptConfig, rank: RankInfo) -> Meeting | None:
+def become_fresh_process(config: ScriptConfig, rank: RankInfo) -> Meeting | None:
     """Give this fork of a server what a new interpreter has, and more than one rank what torchrun gives them.
 
     Returns:
@@ -133,7 +133,7 @@ def _become_fresh_process(config: ScriptConfig, rank: RankInfo) -> Meeting | Non
     """
     for name in [name for name in os.environ if name.startswith("RAY_")]:
         del os.environ[name]
-    os.environ |= config.variables()
+    os.environ |= {SEED: str(config.seed), **config.variables()}
     threads = config.threads_per_rank or max(1, usable_cores() // rank.local_world_size)
     if THREADS in config.variables():
         threads = int(config.variables()[THREADS])
@@ -158,7 +158,7 @@ def _become_fresh_process(config: ScriptConfig, rank: RankInfo) -> Meeting | Non
     return meeting
 
 
-def _output_in_file(rank: RankInfo) -> str:
+def output_in_file(rank: RankInfo) -> str:
     """Let this process write its output into a file from now on, up to its exit handlers; returns the path."""
     folder = tempfile.gettempdir() if rank.artifacts is None else rank.artifacts.folder
     os.makedirs(folder, exist_ok=True)

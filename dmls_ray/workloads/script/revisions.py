@@ -25,10 +25,11 @@ import uuid
 import weakref
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import IO
 
-from dmls_ray.util.digests import text_digest
+from dmls_ray.util.digests import digest_of_files, text_digest
 from dmls_ray.util.errors import ConfigError
 from dmls_ray.util.files import cache_root
 from dmls_ray.util.importing import is_installed
@@ -136,6 +137,17 @@ class RepositoryCopy:
                 "change to a folder of the repository, or add --own-folder."
             )
 
+    @cached_property
+    def digest(self) -> str:
+        """A digest of the files that runs begin with, but for those of the commit and what is shared.
+
+        Raises:
+            OSError: a file cannot be read.
+        """
+        kinds = ["--others"] if self.commit else ["--others", "--cached"]
+        # Where they are, so that what has not changed is read once.
+        return digest_of_files(self.root, [str(self.root / name) for name in _names(self.tree, *kinds)])
+
     def take(self, run: str) -> Path:
         """A folder that is equal to the tree, for the ranks of one run on this machine, until their processes end.
 
@@ -173,12 +185,26 @@ def copy_for(script: str, revision: str, shared: Sequence[str] = ()) -> Reposito
     """The copy of a script's repository at a revision, for one sweep.
 
     Raises:
-        ConfigError: there is no such revision, it has no such script, or too much is to be copied.
+        ConfigError: as `copy_around`, or the revision has no such script.
     """
-    folders = Path(os.path.abspath(script)).parents
-    root = next((folder for folder in folders if (folder / ".git").exists()), None)
+    copy = copy_around(script, revision, shared)
+    path = in_copy(script, copy.root, copy.tree)
+    is_tracked = not copy.commit or _is_tracked(copy.tree, path)
+    if not (os.path.isfile(path) and is_tracked):
+        raise ConfigError(f"--revision {revision} has no {script}; give a revision that has it.")
+    return copy
+
+
+def copy_around(place: str, revision: str, shared: Sequence[str] = ()) -> RepositoryCopy:
+    """The copy of the repository that a file or a folder is in, at a revision, for one sweep.
+
+    Raises:
+        ConfigError: there is no repository or no such revision, or too much is to be copied.
+    """
+    path = Path(os.path.abspath(place))
+    root = next((folder for folder in (path, *path.parents) if (folder / ".git").exists()), None)
     if root is None:
-        raise ConfigError(f"--revision {revision}: {script} is in no git repository; leave it out.")
+        raise ConfigError(f"--revision {revision}: {place} is in no git repository; leave it out.")
     _git(root, "rev-parse", "--git-dir")  # fails where git does not trust the folder
     commit = ""
     if revision != AS_IT_IS:
@@ -191,10 +217,6 @@ def copy_for(script: str, revision: str, shared: Sequence[str] = ()) -> Reposito
     _remove_unused(cache_root() / "revisions")
     copy = RepositoryCopy(root, commit, tuple(paths))
     copy.make()
-    path = in_copy(script, root, copy.tree)
-    is_tracked = not commit or _is_tracked(copy.tree, path)
-    if not (os.path.isfile(path) and is_tracked):
-        raise ConfigError(f"--revision {revision} has no {script}; give a revision that has it.")
     return copy
 
 

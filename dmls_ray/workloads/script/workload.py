@@ -37,7 +37,7 @@ class ScriptWorkload(Workload):
     """
 
     name = "script"
-    config = ScriptConfig
+    config: ClassVar[type[ScriptConfig]] = ScriptConfig
     entrypoint = "dmls_ray.workloads.script.rank_run:run_script"
     metrics = TRAINING_METRICS
     throughput = ("samples_per_s", "tokens_per_s")
@@ -71,12 +71,9 @@ class ScriptWorkload(Workload):
             ConfigError: there is no script, or a variable has the name of another field.
             UserCodeError: it fails before it reads its command line.
         """
-        own = dict(field_specs(ScriptOptions))
+        own = dict(self.specs())
         if not self.script:
-            raise ConfigError("--workload script names no script; give its path: dmls-ray sweep train.py.")
-        file = file_of_program(self.script)
-        if file is None:
-            raise ConfigError(f"{self.script}: there is no such file; give the path of a script, or -m and a module.")
+            raise ConfigError(f"--workload {self.name}: give dmls-ray sweep train.py, or ab A B -- command PROGRAM.")
         reader = self._reader()
         flags = {_free(name, own): flag for name, flag in reader.flags.items()}
         custom = {_free(name, own): replace(spec, name=_free(name, own)) for name, spec in reader.specs.items()}
@@ -90,16 +87,18 @@ class ScriptWorkload(Workload):
             # A variable has texts.
             hint = Any if flag.kind == "variable" else NUMBER_OR_TEXT
             flags[name], custom[name] = flag, FieldSpec(name, hint=hint)
-        copy_of_revision = functools.cache(functools.partial(copy_for, str(file), shared=self.shared))
         return Schema(
             title=self.script,
             specs={"world_size": own.pop("world_size"), **custom, **own},
             aliases=aliases,
-            build=functools.partial(self._build, flags, aliases, copy_of_revision),
+            build=functools.partial(self._build, flags, aliases, functools.cache(self._copy_of)),
             hash_of=lambda values: digest_of_changes(values, field_defaults(ScriptOptions)),
             fixed={"workload": self.name, "script": self.script},
             hint="A name in braces among the words after -- is a field, too: --flag={name}.",
         )
+
+    def _copy_of(self, revision: str) -> RepositoryCopy:
+        return copy_for(str(file_of_program(self.script)), revision, shared=self.shared)
 
     def _others(self, taken: Mapping[str, Any]) -> dict[str, ScriptFlag]:
         """The variables, and the names in braces that are not those of flags or settings, which fill them, too."""
@@ -110,6 +109,8 @@ class ScriptWorkload(Workload):
         return found
 
     def _reader(self) -> FlagReader:
+        if file_of_program(self.script) is None:
+            raise ConfigError(f"{self.script}: there is no such file; give the path of a script, or -m and a module.")
         return reader_of(self.script, self.arguments, variables=self.variables)
 
     def _build(
@@ -126,7 +127,7 @@ class ScriptWorkload(Workload):
         revision = own.get("revision")
         if self.shared and not revision:
             raise ConfigError(f"--share {self.shared[0]} is for runs of a --revision; add one, or leave it out.")
-        return ScriptConfig(
+        return self.config(
             script=self.script,
             arguments=shlex.join(self.arguments),
             values=values,
@@ -176,7 +177,7 @@ class ScriptWorkload(Workload):
                 given[field_name] = reader.specs[name].parse(value[0])
                 taken |= {*flag.places}
         left = [word for place, word in enumerate(self.arguments) if place not in taken]
-        return ScriptWorkload(self.script, left, self.variables, self.patterns, self.shared), given
+        return type(self)(self.script, left, self.variables, self.patterns, self.shared), given
 
     def command_of(self, values: Mapping[str, Any]) -> str:
         config = self.schema().make(**{**values, "seed_flag": "none"})

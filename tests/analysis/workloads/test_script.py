@@ -39,7 +39,7 @@ def test_a_script_whose_repeats_are_equal_is_spoken_of_as_a_script() -> None:
         made.seed, made.metrics = made.repeat, {**made.metrics, "train_loss": 1.25}
     (note,) = [note for note in make_table(Results("", records)).notes if "although their seeds differ" in note]
     assert note.endswith(
-        "If the script sets a seed itself, let it use the seed of the run: --seed-flag names its flag."
+        "If it sets a seed itself, let it take that of the run: by the flag of --seed-flag, or DMLS_RAY_SEED."
     )
 
 
