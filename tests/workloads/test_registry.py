@@ -8,7 +8,7 @@ import pytest
 
 from dmls_ray.analysis.table.presentation import Presentation
 from dmls_ray.config.options import Options
-from dmls_ray.execution.planning import search_minimizes
+from dmls_ray.execution.planning import minimizes
 from dmls_ray.records.metrics import LEARNED
 from dmls_ray.util.errors import ConfigError
 from dmls_ray.workloads import registry
@@ -25,9 +25,9 @@ def test_the_entry_of_a_metric_gives_its_direction_and_a_custom_loss_is_minimize
 
 
 def test_a_search_minimizes_what_its_goal_or_the_entry_of_its_metric_says() -> None:
-    assert search_minimizes(Options(search=True, metric="levels_apart"))
-    assert search_minimizes(Options(search=True, metric="test_accuracy", goal="min"))
-    assert not search_minimizes(Options(search=True, metric="test_loss", goal="max"))
+    assert minimizes(Options(search=True, metric="levels_apart"))
+    assert minimizes(Options(search=True, metric="test_accuracy", goal="min"))
+    assert not minimizes(Options(search=True, metric="test_loss", goal="max"))
 
 
 def test_recorded_configurations_find_their_workload() -> None:
@@ -125,5 +125,5 @@ def test_what_only_a_run_needs_is_checked_before_anything_starts(
 
 
 def test_results_of_a_workload_that_is_not_installed_are_refused() -> None:
-    with pytest.raises(ConfigError, match="unknown workload; installed are classification, grayscale"):
+    with pytest.raises(ConfigError, match="unknown workload; installed are classification, command, grayscale"):
         registry.workload_of({"workload": "odd"})
