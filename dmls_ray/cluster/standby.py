@@ -86,7 +86,7 @@ def _hold(descriptor: int, wanted: Wanted) -> None:
     prepare_templates({COMMANDS: wanted.prepare})
     logging.getLogger("ray").setLevel(logging.ERROR)
     asked: list[int] = []
-    with open(descriptor, "w") as answer:
+    with open(descriptor, "w", encoding="utf-8") as answer:
         try:
             keep_token_private(make=True)
             cluster = start_cluster(namespace=NAMESPACE, logging_level=logging.ERROR, configure_logging=False)
@@ -103,7 +103,7 @@ def _hold(descriptor: int, wanted: Wanted) -> None:
     _wait_for_end(standby, cluster, asked)
     _forget(wanted.file)
     # Commands that have found it go on; those that find it now do not begin.
-    with open(standby.users) as users:
+    with open(standby.users, "rb") as users:
         fcntl.flock(users, fcntl.LOCK_EX)
         cluster.end_workers()
         ray.shutdown()
@@ -161,5 +161,5 @@ def _serve(folder: str) -> bool:
 def _forget(file: str) -> None:
     """Let no further command find the standby of this process or its parent."""
     with suppress(OSError, ValueError, KeyError):
-        if json.loads(Path(file).read_text())["holder"] in (os.getpid(), os.getppid()):
+        if json.loads(Path(file).read_text(encoding="utf-8"))["holder"] in (os.getpid(), os.getppid()):
             Path(file).unlink()

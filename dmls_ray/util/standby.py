@@ -71,14 +71,14 @@ class Standby:
 
     def is_used(self) -> bool:
         """Whether a command uses it."""
-        with open(self.users) as users:
+        with open(self.users, "rb") as users:
             return not _lock(users)
 
     def write(self, file: Path) -> None:
         """Let commands find it by this file."""
         with atomic_replace(file) as temporary:
             temporary.touch(0o600)
-            temporary.write_text(json.dumps(asdict(self)))
+            temporary.write_text(json.dumps(asdict(self)), encoding="utf-8")
 
 
 def state_file() -> Path:
@@ -149,14 +149,14 @@ def ray_of_standby() -> Iterator[Standby | None]:
     if standby is None:
         yield None
         return
-    with open(standby.ray_user) as file:
+    with open(standby.ray_user, "rb") as file:
         if not _lock(file):
             print("Another command uses the Ray of dmls-ray up; this one starts its own.", file=sys.stderr)
             standby = None
         yield standby
 
 
-def _lock(file: IO[str]) -> bool:
+def _lock(file: IO[bytes]) -> bool:
     """Lock a file until it is closed, if no other process holds a lock; returns whether it is locked."""
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

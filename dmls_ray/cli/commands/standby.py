@@ -67,7 +67,7 @@ def _start() -> None:
         stderr=none,
     )  # fmt: skip
     os.close(writer)
-    with open(reader) as answer:
+    with open(reader, encoding="utf-8") as answer:
         # It stays open until the process has answered, or has ended.
         found = answer.readline()
     if found != READY:
@@ -79,7 +79,7 @@ def _alone() -> Iterator[None]:
     """Let no other `up` or `down` of this user on this machine act within the block."""
     file = state_file().with_suffix(".lock")
     file.parent.mkdir(parents=True, exist_ok=True)
-    with open(file, "w") as lock:
+    with open(file, "w", encoding="utf-8") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
