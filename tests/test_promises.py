@@ -72,7 +72,7 @@ FLAGS_OF_OTHERS = {
     "--pictures", "--random-seed", "--script-seed", "--target", "--trainer", "--widths",  # of a script or a function
     "--nodes", "--signal",  # of Slurm
     "--gpus-per-node", "--head", "--nproc-per-node", "--runtime-env-json",  # of Slurm, Ray, torchrun
-    "--loops", "--seeds", "--sweeps",  # of benchmarks/
+    "--loops", "--seeds", "--sweeps", "--up",  # of benchmarks/
 }  # fmt: skip
 
 
