@@ -303,8 +303,10 @@ def replacement_text(found: Replacement, first: str, second: str) -> str:
     told = []
     for effect in found.effects:
         told.append(f"{_told(effect, first)}{with_place(effect.pair)} (n={effect.contrast.n})")
-    for pair in found.apart:
-        told.append(f"was not measured in the same blocks as {first}{with_place(pair)}")
+    lacks = f"was not measured in the same blocks as {first}"
+    if not isinstance(found, Slowdown):
+        lacks += ", or has no such number there (--metric-regex NAME PATTERN reads one that is printed)"
+    told += [f"{lacks}{with_place(pair)}" for pair in found.apart]
     ends = {"keep": "better beyond chance", "discard": "not better", "cannot say": "whether it is better is undecided"}
     if isinstance(found, Slowdown):
         allowed = f"slower by more than {100 * found.allowed:.3g}%"
@@ -312,8 +314,12 @@ def replacement_text(found: Replacement, first: str, second: str) -> str:
     text = f"{second} {', '.join(told)}; {ends[found.word]}"
     if found.word != "cannot say":
         return text
-    if found.apart:
+    if any(effect.verdict == "once" for effect in found.effects):
+        return f"{text}: its repeats repeat one run; --seed-flag names the flag that gives each another seed"
+    if found.apart and isinstance(found, Slowdown):
         return f"{text}: no block has both on the same machine with the same versions"
+    if found.apart:
+        return text
     if found.more_repeats is None:
         return f"{text}, and more repeats are unlikely to decide it"
     return f"{text}; about {found.more_repeats} more repeats decide it"

@@ -100,10 +100,10 @@ class Gain(Replacement):
     """Good enough is what is better."""
 
     def shown(self, effect: Effect) -> _Shown:
-        """Whether it is better; what is equal, or repeats one run, is not."""
-        if effect.gain > 0:
-            return "keep"
-        return "discard" if effect.gain < 0 or effect.verdict == "equal" else "cannot say"
+        """Whether it is better beyond chance, of which nothing is known where the repeats repeat one run."""
+        if effect.verdict in ("more", "less"):
+            return "keep" if effect.gain > 0 else "discard"
+        return "discard" if effect.verdict == "equal" else "cannot say"
 
     def missing(self, effect: Effect) -> float:
         """Its distance from no difference."""

@@ -122,3 +122,9 @@ def test_a_metric_that_no_run_has_cannot_be_judged() -> None:
         for record in trial.records:
             del record.metrics["val_loss"]
     assert judge_replacement(table, "precision", (OLD, NEW), Until()).word == "cannot say"
+
+
+def test_of_runs_that_repeat_one_nothing_is_known_of_chance() -> None:
+    verdict = judge_replacement(judged_by_a_loss(1.5, spread=0), "precision", (OLD, NEW), Until())
+    assert [effect.verdict for effect in verdict.effects] == ["once"]
+    assert verdict.word == "cannot say"
