@@ -118,7 +118,8 @@ def _asked(call: Call) -> tuple[Preset, What, list[str]]:
     flags = [word for word in flags if word != _CONFIRM]
     # A verdict needs an interval much narrower than the 2% that may be lost.
     options = {"budget": 600.0, "within": 0.005, "whole_blocks": True}
-    if any(word.partition("=")[0] == "--metric" for word in (*flags, *call.words)):
+    own = [*flags, *itertools.takewhile(lambda word: word != "--", call.words)]  # without those of the script
+    if any(word.partition("=")[0] == "--metric" for word in own):
         # Only the direction of a difference is asked for, however small it is.
         options = {"budget": 600.0, "within": _NARROWEST, "equivalent": 0.0}
     preset = Preset(

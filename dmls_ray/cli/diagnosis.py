@@ -49,6 +49,10 @@ def show_diagnosis(results: Results, plan: Plan, request: Request, console: Prog
     counts: Sequence[int] = REPEATS
     run_s = None
     if metric := request.options.metric:
+        if as_given[0][0].measure.metric != metric:
+            way_out = "--metric-regex NAME PATTERN reads one that the script prints, --steps none runs it to its end"
+            say(console, f"No run has a number {metric} in common with another: {way_out}.")
+            return
         counts, run_s = SEEDS, statistics.fmean(map(seconds_of_run, results.records))
         say(console, spread_text(metric, summary.table.rows))
     for line in noise_text(comparisons[0][0], as_given[0][0], counts, run_s):

@@ -63,11 +63,11 @@ def hold(descriptor: int, *wanted: Any) -> None:
     for name in variables_of_terminal():
         del os.environ[name]
     prctl(CHILD_SUBREAPER, 1)
-    file = Wanted(*wanted).file
+    asked = Wanted(*wanted)
     child = os.fork()
     if child == 0:
         prctl(DEATH_SIGNAL, signal.SIGTERM)
-        _hold(descriptor, Wanted(*wanted))
+        _hold(descriptor, asked)
         return
     os.close(descriptor)
 
@@ -77,7 +77,7 @@ def hold(descriptor: int, *wanted: Any) -> None:
 
     handle_interrupts(forward)
     os.waitpid(child, 0)
-    _forget(file)
+    _forget(asked.file)
     kill_descendants(END_TIMEOUT_S)
 
 
@@ -141,10 +141,12 @@ def _standby(cluster: LocalCluster, wanted: Wanted) -> Standby:
 def _wait_for_end(standby: Standby, cluster: LocalCluster, asked: Collection[int]) -> None:
     """Wait until a signal was `asked`, no command has used it for long, or it has lost a process."""
     used = time.monotonic()
-    while not asked and cluster.is_whole and _serve(standby.templates) and time.monotonic() - used < IDLE_S:
+    while not asked and cluster.is_whole and time.monotonic() - used < IDLE_S:
         time.sleep(_POLL_S)
         if standby.is_used():
             used = time.monotonic()
+        elif not _serve(standby.templates):  # which would take time from a run
+            return
 
 
 def _serve(folder: str) -> bool:

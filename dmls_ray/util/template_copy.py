@@ -8,7 +8,7 @@ import os
 import select
 import signal
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from dmls_ray.util.template_request import request
@@ -60,26 +60,21 @@ def start_copy(
     call: str,
     arguments: Sequence[Any],
     *,
-    folder: str,
     descriptors: Sequence[int] = (),
-    streams: Sequence[int] = (0, 1, 2),
-    environment: Mapping[str, str] | None = None,
-    path: Sequence[str] | None = None,
+    **options: Any,
 ) -> Copy | None:
     """Ask a template for a copy that makes a call, and wait until it has begun; None where it does not.
 
     Args:
-        name, call, arguments, folder, descriptors, streams, environment, path: as of `request`. The first descriptor
-            that the function gets is that of its life, for `live_with`.
+        name, call, arguments, descriptors: as of `request`. The first descriptor that the function gets is that of its
+            life, for `live_with`.
+        options: further ones of `request`.
     """
     ours, theirs = socket.socketpair()
     ours.settimeout(_BEGIN_TIMEOUT_S)
     with contextlib.suppress(OSError):
         with theirs:
-            request(
-                name, call, arguments, folder=folder, descriptors=[theirs.fileno(), *descriptors], streams=streams,
-                environment=environment, path=path,
-            )  # fmt: skip
+            request(name, call, arguments, descriptors=[theirs.fileno(), *descriptors], **options)
         if pid := ours.recv(_PID_BYTES):
             ours.settimeout(None)
             return Copy(int(pid), ours)

@@ -92,6 +92,14 @@ def test_of_a_metric_the_spread_over_seeds_and_what_so_many_seeds_show_and_take(
     assert sizes == sorted(sizes, reverse=True)
 
 
+def test_of_a_metric_that_no_run_has_nothing_else_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    runs = against_itself(5)
+    runs.judged_by = "val_loss", True
+    shown = diagnosis(capsys, runs, "--metric", "val_loss")
+    assert "--metric-regex" in shown
+    assert "A/A" not in shown
+
+
 def test_a_machine_that_favours_one_of_two_equal_trials_is_found(capsys: pytest.CaptureFixture[str]) -> None:
     assert "the two differ" in diagnosis(capsys, against_itself(8, second=1.2))
 

@@ -13,7 +13,10 @@ import pytest
 import torch
 
 from dmls_ray import load, sweep
+from dmls_ray.cli.ab import _asked
+from dmls_ray.cli.call import Call
 from dmls_ray.cli.presets import PRESETS
+from dmls_ray.execution.supervisor import Heartbeat
 from dmls_ray.util.errors import ConfigError
 from tests.conftest import PROJECT, Command
 
@@ -231,6 +234,14 @@ def test_ab_refuses_wrong_words_in_one_line(folder: Path, words: str, line: str,
     assert (done.returncode, done.stdout) == (2, "")
     assert line in done.stderr
     assert len(done.stderr.splitlines()) == 1
+
+
+def test_a_flag_of_the_script_makes_no_metric_of_ab() -> None:
+    allowed = []
+    for words in ("-- sweep train.py -- --metric x", "-- sweep train.py", "--metric x -- sweep train.py"):
+        preset, _, _ = _asked(Call("dmls-ray ab", ["a", "b", *words.split()], Heartbeat()))
+        allowed.append(preset.options.get("equivalent"))
+    assert allowed == [None, None, 0.0]
 
 
 @pytest.mark.slow
