@@ -86,25 +86,25 @@ def prepare() -> None:
     ):  # fmt: skip
         importlib.import_module(module)
     gc.freeze()
-    _loaded.update(_files())
+    files = {str(getattr(module, "__file__", "")) for module in list(sys.modules.values())}
+    _loaded.update({file: _changed_at(file) for file in files})
 
 
-_loaded: dict[str, int] = {}
+_loaded: dict[str, int | None] = {}
 """Files of the modules that the template has loaded -> when they were changed."""
 
 
-def _files() -> Iterator[tuple[str, int]]:
-    """The files of the modules of this process, and when they were changed."""
-    for module in list(sys.modules.values()):
-        file = str(getattr(module, "__file__", ""))
-        with contextlib.suppress(OSError):
-            yield file, os.stat(file).st_mtime_ns
+def _changed_at(file: str) -> int | None:
+    """When a file was changed; None without one."""
+    try:
+        return os.stat(file).st_mtime_ns
+    except OSError:
+        return None
 
 
 def _is_current() -> bool:
     """Whether a new interpreter would import what the template has; says what it would import otherwise."""
-    changed = [file for file, when in _files() if _loaded.get(file, when) != when]
-    changed += [file for file in _loaded if not os.path.exists(file)]
+    changed = [file for file, when in _loaded.items() if _changed_at(file) != when]
     for file in (*changed, *_own_modules(sys.path[0])):
         _say(f"dmls-ray up is not used: it has not loaded {file} as it is now; dmls-ray up starts it anew.")
         return False
