@@ -47,6 +47,7 @@ class ObservedRun:
         result.add(ledger.parts_ms())
         result.add(ledger.rates())
         result.sample_digests = ledger.digests()
+        result.step_losses = self.steps.losses.kept
         result.no_tensor_mem = "user-defined code has no step that can be repeated after it"
         result.run.add({"steps": self.steps.count})
         result.run.add(ledger.facts())
