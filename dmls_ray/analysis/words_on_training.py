@@ -95,17 +95,15 @@ def losses_text(verdict: LossVerdict) -> str:
     """How the losses of the steps of two trials compare."""
     text: str = verdict.verdict
     if verdict.step is not None:
-        text += f" from step {verdict.step}" if verdict.verdict == "different" else f" about step {verdict.step}"
+        text += f" from step {verdict.step} on"
     if verdict.losses is not None:
         text += " (losses {} and {})".format(*_distinct(*verdict.losses))
     if verdict.reason:
         text += f": {verdict.reason}"
     elif verdict.step in FIRST_STEPS:
         text += f": {FIRST_STEPS[verdict.step]}"
-    elif verdict.verdict == "within rounding":
+    elif verdict.step is None:
         text += f": the losses of {verdict.steps} steps differ by at most {verdict.largest:.1g} of their size"
-    elif verdict.verdict == "bit-identical":
-        text += f": the losses of {verdict.steps} steps are equal"
     return f"{text}."
 
 

@@ -30,6 +30,9 @@ from dmls_ray.util.programs import is_program
 _CODES = dict(zip(ORDER, (EXIT_FAILED, EXIT_DIFFERENT, EXIT_UNCLEAR, EXIT_OK, EXIT_OK), strict=True))
 """Verdict -> exit code."""
 
+_OPTIONS = {"repeats": 1, "times": "off"}
+"""Losses are compared, and no times."""
+
 Setting = Mapping[str, Any]
 """Field -> its value, of the fields that vary."""
 
@@ -55,14 +58,8 @@ def same(call: Call) -> int:
     script = take_what(call)
     if not is_program(script):
         raise ConfigError(f"{script} is no training script; give one: dmls-ray same train.py --world-size 1 2.")
-    preset = Preset(
-        name=f"{folder_of(script)}-same",
-        axis=None,
-        axes={"steps": [50]},
-        description=f"Compare the losses of settings of {script}.",
-        options={"repeats": 1, "times": "off"},
-        workload=None,
-    )
+    name, about = f"{folder_of(script)}-same", f"Compare the losses of settings of {script}."
+    preset = Preset(name=name, axis=None, axes={"steps": [50]}, description=about, options=_OPTIONS, workload=None)
     request = parse_request(parser_of(preset, call), preset, call.words, What(train=script))
     settings = _settings(request)
     if request.dry_run:
@@ -76,7 +73,7 @@ def same(call: Call) -> int:
         [repeated] = _measured(replace(request, options=again), settings[:1], call)
         own = judge_losses(repeated, base)
         verdicts = [_beyond(own, verdict) for verdict in verdicts]
-    names = [" ".join(f"{flag_of(name)} {value}" for name, value in setting.items()) for setting in settings]
+    names = [" ".join(f"{name}={value}" for name, value in setting.items()) for setting in settings]
     compared = dict(zip(names[1:], verdicts, strict=True))
     code = _CODES[min((verdict.verdict for verdict in verdicts), key=ORDER.index)]
     if request.is_json:

@@ -91,11 +91,10 @@ def _mean_losses(of_ranks: Sequence[Sequence[float | None]]) -> list[float]:
     A rank without any, as the first stage of a pipeline, is left out.
     """
     means = []
-    for losses in zip(*[losses for losses in of_ranks if any(loss is not None for loss in losses)], strict=False):
-        known = [loss for loss in losses if loss is not None]
-        if len(known) < len(losses):
+    for losses in zip(*[losses for losses in of_ranks if {*losses} - {None}], strict=False):
+        if None in losses:
             break
-        means.append(fmean(known))
+        means.append(fmean(losses))
     return means
 
 

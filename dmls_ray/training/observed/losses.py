@@ -12,7 +12,7 @@ _READ_AT = 256
 """Steps after which losses are read, which waits for a GPU: until then each is a tensor there."""
 _EARLY_STEPS = 3
 """Steps whose losses say whether two runs train the same: the later ones follow from updates."""
-_KEPT_STEPS = 1000
+KEPT_STEPS = 1000
 """Steps whose losses a record keeps, in about 20 bytes each."""
 
 
@@ -57,11 +57,6 @@ class StepLosses:
             self._read.append(math.fsum(losses) / len(losses) if losses else None)
         self._unread = []
         return self._read
-
-    @property
-    def kept(self) -> list[float | None]:
-        """Those of the first steps, which the record of the run keeps."""
-        return self.of_steps[:_KEPT_STEPS]
 
     @property
     def early(self) -> float | None:
