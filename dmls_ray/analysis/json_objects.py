@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from dmls_ray.analysis.findings import effects, measures, replacement, same_training
+from dmls_ray.analysis.findings import effects, measures, replacement, same_losses, same_training
 from dmls_ray.analysis.stats.intervals import Estimate
 from dmls_ray.analysis.trials.steps import StepChange
 from dmls_ray.analysis.words_on_pairs import pair_label, place_text
@@ -112,6 +112,17 @@ class Ab(AnswerObject, frozen=True):
     """How runs of b ended that did not train."""
     more_repeats: int | None
     """About how many more repeats would decide it; null: no realistic number."""
+
+
+class Same(Output, frozen=True):
+    """`dmls-ray same`: whether settings train the same."""
+
+    folder: str
+    base: str
+    """The first setting, with which the others are compared."""
+    exit_code: int
+    compared: Mapping[str, same_losses.LossVerdict]
+    """Another setting -> how it compares with the first."""
 
 
 class TriedObject(msgspec.Struct, frozen=True):
@@ -246,5 +257,5 @@ class Show(Output, frozen=True):
     """The whole record."""
 
 
-KINDS = (Sweep, Table, Ab, Tune, Compare, Advise, Ls, Show)
+KINDS = (Sweep, Table, Ab, Same, Tune, Compare, Advise, Ls, Show)
 """The objects, one for each command."""

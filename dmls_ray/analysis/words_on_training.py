@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from dmls_ray.analysis.findings.same_losses import LossVerdict
 from dmls_ray.analysis.findings.same_training import TrainingChange
 from dmls_ray.analysis.trials.steps import PARTS, TOGETHER, StepChange
 
@@ -33,6 +34,11 @@ FIRST_LOSSES: Mapping[str, str] = {
     "unknown": "and no losses of two runs with the same seed were seen",
 }
 """How the losses of the first steps compare -> the words."""
+FIRST_STEPS: Mapping[int | None, str] = {
+    1: "before any update, so the samples, the initial weights or the loss itself differ, or dropout",
+    2: "after the first update, so gradients or the optimizer differ",
+}
+"""The first step whose losses differ -> the words."""
 _LARGE = 100_000
 """Parameters from which on they are written in millions."""
 _PARTS = {
@@ -83,6 +89,22 @@ def _model_text(change: TrainingChange) -> str:
 def training_cell(change: TrainingChange | None) -> str:
     """The same in a cell; empty where that was not seen."""
     return "" if change is None else TRAINING_CELLS[change.verdict]
+
+
+def losses_text(verdict: LossVerdict) -> str:
+    """How the losses of the steps of two trials compare."""
+    text: str = verdict.verdict
+    if verdict.step is not None:
+        text += f" from step {verdict.step} on"
+    if verdict.losses is not None:
+        text += " (losses {} and {})".format(*_distinct(*verdict.losses))
+    if verdict.reason:
+        text += f": {verdict.reason}"
+    elif verdict.step in FIRST_STEPS:
+        text += f": {FIRST_STEPS[verdict.step]}"
+    elif verdict.step is None:
+        text += f": the losses of {verdict.steps} steps differ by at most {verdict.largest:.1g} of their size"
+    return f"{text}."
 
 
 def _distinct(loss: float, base: float) -> tuple[str, str]:

@@ -33,8 +33,12 @@ EXIT_SLOWER = 3
 EXIT_UNCLEAR = 4
 """Whether there is a slowdown can be neither said nor ruled out."""
 
+EXIT_DIFFERENT = 3
+"""Settings that train otherwise, beyond rounding."""
+
 EXIT_CODES = """Exit codes: 0 answered, 1 failed, 2 wrong usage, 3 slower (ab, compare,
-doctor), 4 cannot say (ab, compare), 75 Ray was lost, 130 stopped."""
+doctor) or different (same), 4 cannot say (ab, compare, same), 75 Ray was lost,
+130 stopped."""
 
 _SYNONYMS = {
     "--ranks": ("--world-size",),

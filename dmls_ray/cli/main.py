@@ -24,6 +24,7 @@ STARTING = {
     "sweep": ("sweep_command", "Measure each combination of the flags of a training script"),
     "tune": ("tune", "Find the fastest settings of a training script"),
     "ab": ("ab", "Say whether one revision of a script or command is slower than another"),
+    "same": ("same", "Say whether settings of a training script train the same, by the losses of its steps"),
     "doctor": ("doctor", "Measure which differences this machine can show"),
 }
 PLANNING = {

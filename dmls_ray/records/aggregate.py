@@ -78,10 +78,24 @@ def take_results(record: RunRecord, results: Sequence[RankResult], metrics: Sequ
             record.facts["time_unknown"] = result.run.facts["time_unknown"]
     if serving and any(result.run.metrics.get("steps_made") for result in trained):
         record.facts["without_steps"] = ", ".join(serving)
+    record.step_losses = _mean_losses([result.step_losses for result in trained])
     take_samples(record, trained, run.said)
     rate = record.metrics.get("images_per_s") or record.metrics.get("samples_per_s")
     if rate and "power_w" in record.metrics:
         record.metrics["joules_per_sample"] = record.metrics["power_w"] / rate
+
+
+def _mean_losses(of_ranks: Sequence[Sequence[float | None]]) -> list[float]:
+    """The mean over ranks of each step's loss, up to the first step of which a rank has none.
+
+    A rank without any, as the first stage of a pipeline, is left out.
+    """
+    means = []
+    for losses in zip(*[losses for losses in of_ranks if {*losses} - {None}], strict=False):
+        if None in losses:
+            break
+        means.append(fmean(losses))
+    return means
 
 
 def take_epochs(record: RunRecord, epochs: list[EpochRecord], metrics: Sequence[Metric] = ()) -> None:

@@ -190,6 +190,8 @@ class RunRecord(RunValues, kw_only=True, omit_defaults=True):
     independent_ranks: str = ""
     """Why its ranks did not train one model together; empty if they did, or where that is unknown."""
 
+    step_losses: FloatList = []
+    """Loss of each of the first optimizer steps, as a mean over ranks, up to where a rank has none."""
     config: SharedObject = msgspec.field(default_factory=dict)
     proposed: dict[str, Any] = {}
     """What a searcher proposed."""
@@ -197,8 +199,7 @@ class RunRecord(RunValues, kw_only=True, omit_defaults=True):
     session: str = ""
     """Start of the command that ran the run (UTC, ISO 8601)."""
     mode: str = "bench"
-    """`bench`; `search`, where runs share the machine and their times are not comparable; `shared`, where they share it
-    and have no times."""
+    """`bench`; `search` and `shared`, where runs share the machine: times are not comparable, or not recorded."""
     share_of_time_s: float = 0.0
     """Of a run that shared the ranks: its seconds times its share of them, which sum up to the time of the sweep."""
 

@@ -113,6 +113,8 @@ def changes_chart(table: Table) -> Chart | None:
     lines = plot.lines_of_groups(table, group_by_other_factors(rows, table.changed), table.changed, change_of)
     lines, notes = plot.limit_items(lines, "groups of changes", _MOST_LINES)
     plotted = plot.plotted_measures(table, measured) + plot.plotted_of_question(table, measured, table.asked)
+    if not plotted:
+        return None
     plotted.sort(key=lambda item: not item.metric)  # what was learned, then the speed
     x = PlotAxis("change", categories=list(dict.fromkeys(change_of(row) for row in changed)))
     panels = []

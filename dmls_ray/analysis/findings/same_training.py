@@ -16,7 +16,8 @@ ROUNDING = 1e-5
 of them in float32, and less than what most changes of a learning rate make."""
 COARSE_ROUNDING = 1e-3
 """The same where models compute in a shorter format: about five times what bfloat16 makes."""
-_FULL_FORMATS = {"", "float32", "float64"}
+FULL_FORMATS = {"", "float32", "float64"}
+"""Those with which losses are equal up to `ROUNDING`."""
 
 _UNITS = {"samples_per_step": "samples", "tokens_per_step": "tokens"}
 """Metric -> what a step has so many of."""
@@ -86,8 +87,8 @@ def training_change(pair: Pair) -> TrainingChange | None:
     trial, base = pair.trial, pair.base
     if trial is base:
         return None
-    formats = _number_format(trial), _number_format(base)
-    rounding = ROUNDING if _FULL_FORMATS.issuperset(formats) else COARSE_ROUNDING
+    formats = number_format_of(trial), number_format_of(base)
+    rounding = ROUNDING if FULL_FORMATS.issuperset(formats) else COARSE_ROUNDING
     losses, shown = _compare_losses(trial, base, rounding)
     counted = _counted_sizes(trial, base)
     model = _other_model(trial, base) if losses != "equal" else {}
@@ -105,7 +106,8 @@ def training_change(pair: Pair) -> TrainingChange | None:
     return change if counted or is_checked or change.is_same else None
 
 
-def _number_format(trial: Trial) -> str:
+def number_format_of(trial: Trial) -> str:
+    """In what the model of a trial computed; empty where that was not seen."""
     return next((str(record.facts["number_format"]) for record in trial.counted if "number_format" in record.facts), "")
 
 

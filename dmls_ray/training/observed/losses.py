@@ -12,6 +12,8 @@ _READ_AT = 256
 """Steps after which losses are read, which waits for a GPU: until then each is a tensor there."""
 _EARLY_STEPS = 3
 """Steps whose losses say whether two runs train the same: the later ones follow from updates."""
+KEPT_STEPS = 1000
+"""Steps whose losses a record keeps, in about 20 bytes each."""
 
 
 class StepLosses:

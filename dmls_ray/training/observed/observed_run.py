@@ -10,6 +10,7 @@ from typing import Any
 from dmls_ray.records.returned import Reported
 from dmls_ray.records.run_events import RankResult
 from dmls_ray.training.observed.ledger import Ledger
+from dmls_ray.training.observed.losses import KEPT_STEPS
 from dmls_ray.training.observed.observer import ObservedSteps
 from dmls_ray.training.rank_meter import RankMeter
 
@@ -47,6 +48,7 @@ class ObservedRun:
         result.add(ledger.parts_ms())
         result.add(ledger.rates())
         result.sample_digests = ledger.digests()
+        result.step_losses = self.steps.losses.of_steps[:KEPT_STEPS]
         result.no_tensor_mem = "user-defined code has no step that can be repeated after it"
         result.run.add({"steps": self.steps.count})
         result.run.add(ledger.facts())

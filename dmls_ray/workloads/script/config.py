@@ -142,7 +142,7 @@ class ScriptConfig(ScriptOptions):
         Raises:
             ConfigError: the flag of the seed has values, or stands among the arguments.
         """
-        given = self._given_seed()
+        given = "" if self.seed_flag == "none" else self._given_seed()
         # In braces it is the seed of the run.
         if given and "{seed}" not in given:
             raise ConfigError(
