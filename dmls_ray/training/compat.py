@@ -24,6 +24,7 @@ from torch._C._distributed_c10d import Backend, _create_work_from_future
 from torch._C._profiler import RecordScope, _EventType
 from torch.futures import Future
 from torch.nn.parallel import DistributedDataParallel
+from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 
@@ -172,6 +173,26 @@ def is_transformed() -> bool:
     Without it: the samples of a script that computes gradients of each sample are 1.
     """
     return torch._C._functorch.peek_interpreter_stack() is not None
+
+
+DispatchMode: type = TorchDispatchMode
+"""Base class of what sees each operator that a program calls.
+
+Without it: the operations of a step are not known."""
+
+current_dispatch_mode: Callable[[], Any] = _get_current_dispatch_mode
+"""The mode that was entered last and not left; None without any.
+
+Without it: as `DispatchMode`."""
+
+
+def backward_under_way() -> int | None:
+    """The number of the backward pass that this thread computes for; None outside of one.
+
+    Without it: what is computed again in a backward pass counts as operations of the model.
+    """
+    number: int = torch._C._current_graph_task_id()
+    return None if number < 0 else number
 
 
 next_node: Callable[[], int] = _autograd._get_sequence_nr
@@ -343,6 +364,14 @@ def compile_counters() -> dict[str, Any]:
     from torch._dynamo.utils import counters
 
     return counters
+
+
+def has_compiled_graphs() -> bool:
+    """Whether torch.compile has made a graph in this process.
+
+    Without it: as `DispatchMode`.
+    """
+    return "torch._dynamo" in sys.modules and compile_counters()["stats"]["unique_graphs"] > 0
 
 
 def inductor_freezing() -> AbstractContextManager[object]:

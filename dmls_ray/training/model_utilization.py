@@ -1,0 +1,62 @@
+"""TFLOP/s and utilization (MFU, HFU) of a rank: the operations of a step, its time, and the measured product."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+
+from dmls_ray.records.run_events import RankResult
+from dmls_ray.training.flop_counter import FlopCounter
+from dmls_ray.training.measured_product import ProductRate, product_rate
+
+TERA = 1e12
+
+
+def add_utilization(result: RankResult, counted: FlopCounter, step_ms: float, device: torch.device) -> None:
+    """Add TFLOP/s and utilization of a rank to its result, or why they are not known. It never fails.
+
+    A step that computes in several number formats is compared with products in the same formats.
+
+    Args:
+        result: of the rank.
+        counted: the operations of one step.
+        step_ms: mean milliseconds of a step.
+        device: of the rank.
+    """
+    if counted.unseen:
+        result.run.facts["no_mfu"] = counted.unseen
+        return
+    model = sum(counted.model.values())
+    if not model:
+        result.run.facts["no_mfu"] = "no matrix product, convolution or attention was seen in a step"
+        return
+    result.metrics["tflop_per_step"] = model / TERA
+    result.metrics["tflop_per_s"] = model / TERA / (step_ms / 1e3)
+    try:
+        rates = {dtype: product_rate(device, dtype) for dtype in counted.hardware}
+        if _ideal_ms(counted.hardware, rates) > step_ms:
+            # Other work may have slowed the products that were kept.
+            rates = {dtype: product_rate(device, dtype, again=True) for dtype in rates}
+    except Exception as error:  # noqa: BLE001 - the run is over, and must not end by what it is compared with
+        reason = f"the product to compare with could not be measured ({type(error).__name__}: {error})"
+        result.run.facts["no_mfu"] = reason.splitlines()[0]
+        return
+    model_ms, hardware_ms = _ideal_ms(counted.model, rates), _ideal_ms(counted.hardware, rates)
+    result.metrics["product_tflop_per_s"] = model / TERA / (model_ms / 1e3)
+    result.metrics["product_spread"] = max(rate.spread for rate in rates.values())
+    if hardware_ms > step_ms:
+        result.run.facts["no_mfu"] = _ABOVE_ALL.format(hardware_ms / step_ms)
+        return
+    result.metrics |= {"mfu": model_ms / step_ms, "hfu": hardware_ms / step_ms}
+
+
+_ABOVE_ALL = (
+    "the account is wrong, since a step would reach {:.0%} of the measured product. Either other work slowed the "
+    "product, or kernels need fewer operations than are counted, as convolutions by Winograd's algorithm"
+)
+
+
+def _ideal_ms(operations: Mapping[torch.dtype, int], rates: Mapping[torch.dtype, ProductRate]) -> float:
+    """Milliseconds of so many operations at the rates of products."""
+    return sum(count / rates[dtype].flop_per_s for dtype, count in operations.items()) * 1e3
