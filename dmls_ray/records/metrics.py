@@ -252,11 +252,6 @@ TRAINING_METRICS: tuple[Metric, ...] = (
         is_time=True, family="speed", interval=True, spare=2,
         doc="Model FLOPs per second of a rank in its mean step, in units of 10^12, as a mean over ranks.",
     ),
-    Metric(
-        name="tflop_per_step", label="TFLOP/step", kind="amount", direction="none", scope="rank",
-        across_ranks="sum", shown="detail",
-        doc="Model FLOPs of one step, counted in an untimed one, in units of 10^12, over all ranks.",
-    ),
     _time(
         name="overhead_s", label="start-up s", scope="run", family="speed", shown="detail", asked_by=("launcher",),
         note="start-up s: the launcher ray starts its ranks once, with the first run; the other launchers start them "
@@ -393,6 +388,10 @@ TRAINING_METRICS: tuple[Metric, ...] = (
         "one machine, the part above cpu_cores is used by other programs and Ray.",
     ),
     _rank_count(name="idle_cores", across_ranks="min", format="number", doc="Mean number of idle cores, likewise."),
+    _rank_count(
+        name="tflop_per_step", across_ranks="sum", format="number",
+        doc="Model FLOPs of one step, counted in an untimed one, in 10^12, over all ranks.",
+    ),
     _rank_count(
         name="product_tflop_per_s", across_ranks="mean", format="number",
         doc="What square matrix products reach on the device of a rank, in the number formats of its step and with its "

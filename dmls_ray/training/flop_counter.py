@@ -25,8 +25,6 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import flop_registry
-from torch.utils.flop_counter import sdpa_backward_flop_count as attention_backward
-from torch.utils.flop_counter import sdpa_flop_count as attention_forward
 
 from dmls_ray.training.compat import DispatchMode, backward_under_way
 
@@ -41,6 +39,9 @@ _PRODUCTS = {
 _OF_NO_PRODUCTS = {"aten", "prim", "prims", "c10d", "_c10d_functional", "fsdp", "profiler"}
 """Namespaces of operators that, without such a word, compute no products. Any other is a library's."""
 
+_PLAIN = (Tensor, nn.Parameter)
+"""Types of tensors that have no other way to compute."""
+
 _ELEMENTWISE = ("_thnn_fused", "_cudnn_rnn_flatten", "_use_cudnn_rnn_flatten")
 """Begin of the names of operators of recurrent networks that compute no products."""
 
@@ -53,26 +54,20 @@ def _convolution_backward(gradient: Any, given: Any, weight: Any, *others: Any, 
     return products * sum(mask[:2])
 
 
-def _matrix_by_vector(matrix: Any, *_: Any, out_val: Any) -> int:
-    return 2 * int(matrix.numel())
+def _matrix_by_vector(*operands: Any, out_val: Any, **_: Any) -> int:
+    return 2 * max(tensor.numel() for tensor in operands if isinstance(tensor, Tensor))
 
 
+_ATTENTION_BACKWARD = flop_registry[_aten._scaled_dot_product_flash_attention_backward]
 _FORMULAS: Mapping[Any, Callable[..., int]] = {
-    _aten._scaled_dot_product_flash_attention_for_cpu: lambda q, k, v, *_, out_val, **__: attention_forward(
-        q.shape, k.shape, v.shape
-    ),
-    _aten._scaled_dot_product_flash_attention_for_cpu_backward: lambda g, q, k, v, *_, out_val, **__: (
-        attention_backward(g.shape, q.shape, k.shape, v.shape)
-    ),
+    _aten._scaled_dot_product_flash_attention_for_cpu: flop_registry[_aten._scaled_dot_product_flash_attention],
+    _aten._scaled_dot_product_flash_attention_for_cpu_backward: _ATTENTION_BACKWARD,
     _aten.convolution_backward: _convolution_backward,
-    _aten.mv: _matrix_by_vector,
-    _aten.dot: _matrix_by_vector,
-    _aten.vdot: _matrix_by_vector,
-    _aten.addmv: lambda _, matrix, *__, out_val, **___: _matrix_by_vector(matrix, out_val=out_val),
     _aten.addmm_: flop_registry[_aten.addmm],
     _aten.baddbmm_: flop_registry[_aten.baddbmm],
+    **dict.fromkeys((_aten.mv, _aten.addmv, _aten.dot, _aten.vdot), _matrix_by_vector),
 }
-"""Operations of operators that PyTorch's registry lacks or counts wrongly; with the tensors, as `get_raw` there."""
+"""Operations of operators that PyTorch's registry lacks or counts wrongly; they are given the tensors."""
 
 
 class FlopCounter(DispatchMode):
@@ -95,16 +90,14 @@ class FlopCounter(DispatchMode):
         self.in_optimizer = False
         """Whether an optimizer makes a step."""
         self._model: Counter[torch.dtype] = Counter()
-        self._hardware: Counter[torch.dtype] = Counter()
+        self.hardware: Counter[torch.dtype] = Counter()
+        """The operations so far, by number format."""
         self._with_gradients: defaultdict[int, Counter[torch.dtype]] = defaultdict(Counter)
         """For each backward pass, what it computed while gradients were recorded."""
         self._usual: set[int] = set()
         """Backward passes that do not record gradients but where something is computed again."""
-
-    @property
-    def hardware(self) -> Mapping[torch.dtype, int]:
-        """The operations so far, by number format."""
-        return self._hardware
+        self._unfilled: set[int] = set()
+        """Addresses of memory that was allocated and that no operator has written to."""
 
     @property
     def model(self) -> Mapping[torch.dtype, int]:
@@ -133,6 +126,7 @@ class FlopCounter(DispatchMode):
         if not isinstance(func, torch._ops.OpOverload):
             self._miss(f"{func} is a higher-order operator")
             return
+        self._follow_memory(func, args, kwargs, returned)
         packet = func.overloadpacket
         formula = _FORMULAS.get(packet) or flop_registry.get(packet)
         if formula is None:
@@ -144,7 +138,7 @@ class FlopCounter(DispatchMode):
             return
         count = formula(*args, **kwargs, out_val=returned)
         dtype = next(leaf.dtype for leaf in tree_leaves(args) if isinstance(leaf, Tensor))
-        self._hardware[dtype] += count
+        self.hardware[dtype] += count
         if self.in_optimizer:
             return
         name = func.name()
@@ -153,6 +147,30 @@ class FlopCounter(DispatchMode):
         self._model[dtype] += count
         if number is not None and records:
             self._with_gradients[number][dtype] += count
+
+    def _follow_memory(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], returned: Any) -> None:
+        """Note a kernel that no operator calls, as a library's own: it leaves memory filled that no operator wrote."""
+        name = func.overloadpacket.__name__
+        gives_memory = name.startswith(("empty", "new_empty"))
+        reads = not gives_memory and not func.is_view and not name.endswith("_like") and not name.startswith("new_")
+        for place, argument in enumerate(func._schema.arguments):
+            given = args[place] if place < len(args) else kwargs.get(argument.name)
+            addresses = _addresses(given) & self._unfilled
+            # Collectives do not say what they write.
+            if func.namespace != "aten" or (argument.alias_info is not None and argument.alias_info.is_write):
+                self._unfilled -= addresses
+            elif addresses and reads:
+                self._miss("a kernel that is no operator of PyTorch fills tensors")
+        if gives_memory:
+            self._unfilled |= _addresses(returned)
+        elif reads:
+            self._unfilled -= _addresses(returned)  # an address that was freed, and is used again
+
+
+def _addresses(values: Any) -> set[int]:
+    """Of the memory of tensors."""
+    plain = [leaf for leaf in tree_leaves(values) if type(leaf) in _PLAIN and leaf.layout == torch.strided]
+    return {leaf.untyped_storage().data_ptr() for leaf in plain if leaf.numel()}
 
 
 def _without_scores(count: int, query: Tensor, _: Tensor, value: Tensor) -> int:
@@ -169,19 +187,16 @@ def _without_formula(func: Any) -> str:
     """Why an operator without a formula may compute products; empty if it computes none."""
     namespace, _, name = func.name().partition("::")
     base = name.partition(".")[0]
-    if namespace in _OF_NO_PRODUCTS:
-        has_products = not base.startswith(_ELEMENTWISE) and not _PRODUCTS.isdisjoint(re.split("_+", base))
-        return f"PyTorch has no formula for {namespace}::{base}" if has_products else ""
-    return f"{namespace}::{base} has no formula; register one by torch.utils.flop_counter.register_flop_formula"
+    if namespace not in _OF_NO_PRODUCTS:
+        return f"{namespace}::{base} has no formula; register one by torch.utils.flop_counter.register_flop_formula"
+    if base.startswith(_ELEMENTWISE) or _PRODUCTS.isdisjoint(re.split("_+", base)):
+        return ""
+    return f"PyTorch has no formula for {namespace}::{base}"
 
 
 def _other_kind(values: Sequence[Any]) -> str:
-    """What a tensor is that is not a dense one of this rank alone; empty if all are dense."""
+    """The type of a tensor that is not a dense one of this rank alone; empty if all are dense."""
     for leaf in tree_leaves(values):
-        if not isinstance(leaf, Tensor):
-            continue
-        if type(leaf) not in (Tensor, nn.Parameter):
-            return f"a {type(leaf).__name__}"
-        if leaf.layout not in (torch.strided, torch._mkldnn):  # type: ignore[attr-defined]
-            return "a sparse tensor"
+        if isinstance(leaf, Tensor) and (type(leaf) not in _PLAIN or leaf.layout != torch.strided):
+            return f"a {type(leaf).__name__} of layout {leaf.layout}"
     return ""

@@ -33,8 +33,6 @@ class ProductRate(msgspec.Struct, frozen=True, kw_only=True):
     """Of the fastest product: other work on the machine only slows a product down."""
     spread: float
     """Share by which the median of its side is slower."""
-    side: int
-    """Rows and columns of the fastest product."""
 
 
 def product_rate(device: torch.device, dtype: torch.dtype, *, again: bool = False) -> ProductRate:
@@ -86,12 +84,12 @@ def _precision_on_cpu() -> str:
 
 
 def _measured(device: torch.device, dtype: torch.dtype) -> ProductRate:
-    best = ProductRate(flop_per_s=0.0, spread=0.0, side=0)
+    best = ProductRate(flop_per_s=0.0, spread=0.0)
     for side in _SIDES:
         seconds = _seconds_of(side, device, dtype)
         rate = 2 * side**3 / min(seconds)
         if rate > best.flop_per_s:
-            best = ProductRate(flop_per_s=rate, spread=1 - min(seconds) / median(seconds), side=side)
+            best = ProductRate(flop_per_s=rate, spread=1 - min(seconds) / median(seconds))
         if min(seconds) > _ENOUGH_S:
             break
     return best

@@ -24,31 +24,30 @@ def add_utilization(result: RankResult, counted: FlopCounter, step_ms: float, de
         step_ms: mean milliseconds of a step.
         device: of the rank.
     """
-    if counted.unseen:
-        result.run.facts["no_mfu"] = counted.unseen
-        return
-    model = sum(counted.model.values())
-    if not model:
-        result.run.facts["no_mfu"] = "no matrix product, convolution or attention was seen in a step"
-        return
-    result.metrics["tflop_per_step"] = model / TERA
-    result.metrics["tflop_per_s"] = model / TERA / (step_ms / 1e3)
     try:
-        rates = {dtype: product_rate(device, dtype) for dtype in counted.hardware}
-        if _ideal_ms(counted.hardware, rates) > step_ms:
-            # Other work may have slowed the products that were kept.
-            rates = {dtype: product_rate(device, dtype, again=True) for dtype in rates}
+        unknown = counted.unseen or _add(result, counted, step_ms, device)
     except Exception as error:  # noqa: BLE001 - the run is over, and must not end by what it is compared with
-        reason = f"the product to compare with could not be measured ({type(error).__name__}: {error})"
-        result.run.facts["no_mfu"] = reason.splitlines()[0]
-        return
+        unknown = f"the product to compare with could not be measured ({type(error).__name__}: {error})".splitlines()[0]
+    result.run.add({"no_mfu": unknown or None})
+
+
+def _add(result: RankResult, counted: FlopCounter, step_ms: float, device: torch.device) -> str:
+    """Returns why the utilization is not known; empty if it is."""
+    model = sum(counted.model.values()) / TERA
+    if not model:
+        return "no matrix product, convolution or attention was seen in a step"
+    result.metrics |= {"tflop_per_step": model, "tflop_per_s": model / (step_ms / 1e3)}
+    rates = {dtype: product_rate(device, dtype) for dtype in counted.hardware}
+    if _ideal_ms(counted.hardware, rates) > step_ms:
+        # Other work may have slowed the products that were kept.
+        rates = {dtype: product_rate(device, dtype, again=True) for dtype in rates}
     model_ms, hardware_ms = _ideal_ms(counted.model, rates), _ideal_ms(counted.hardware, rates)
-    result.metrics["product_tflop_per_s"] = model / TERA / (model_ms / 1e3)
+    result.metrics["product_tflop_per_s"] = model / (model_ms / 1e3)
     result.metrics["product_spread"] = max(rate.spread for rate in rates.values())
     if hardware_ms > step_ms:
-        result.run.facts["no_mfu"] = _ABOVE_ALL.format(hardware_ms / step_ms)
-        return
+        return _ABOVE_ALL.format(hardware_ms / step_ms)
     result.metrics |= {"mfu": model_ms / step_ms, "hfu": hardware_ms / step_ms}
+    return ""
 
 
 _ABOVE_ALL = (

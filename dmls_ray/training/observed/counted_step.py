@@ -26,14 +26,6 @@ class CountedStep:
         """The thread of the step under way, where it is counted."""
         self._tests = 0
 
-    def optimizer_began(self) -> None:
-        """An optimizer makes a step."""
-        self.counter.in_optimizer = True
-
-    def optimizer_ended(self) -> None:
-        """Its step is over."""
-        self.counter.in_optimizer = False
-
     def begin(self, *, tests: int, has_compiled: bool) -> None:
         """A step of the warm-up begins.
 

@@ -208,10 +208,10 @@ class ObservedSteps:
 
     def _optimizer_began(self) -> None:
         self.leave_out()
-        self.operations.optimizer_began()
+        self.operations.counter.in_optimizer = True
 
     def _optimizer_stepped(self, optimizer: Optimizer) -> None:
-        self.operations.optimizer_ended()
+        self.operations.counter.in_optimizer = False
         self.rule.optimizer_made()
         if is_skipped(optimizer):
             return
