@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from operator import itemgetter
+from types import FrameType
 from typing import Any
 from unittest.mock import patch
 
@@ -22,8 +23,10 @@ from torch import distributed as dist
 from torch._C import _autograd
 from torch._C._distributed_c10d import Backend, _create_work_from_future
 from torch._C._profiler import RecordScope, _EventType
+from torch.autograd.graph import _engine_run_backward
 from torch.futures import Future
 from torch.nn.parallel import DistributedDataParallel
+from torch.utils import checkpoint
 from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
@@ -186,13 +189,20 @@ current_dispatch_mode: Callable[[], Any] = _get_current_dispatch_mode
 Without it: as `DispatchMode`."""
 
 
-def backward_under_way() -> int | None:
-    """The number of the backward pass that this thread computes for; None outside of one.
+def is_computed_again() -> bool:
+    """Whether this is called by a forward pass within a backward pass: by a module, or by PyTorch's checkpointing.
 
-    Without it: what is computed again in a backward pass counts as operations of the model.
+    Without it: what is computed again counts as operations of the model.
     """
-    number: int = torch._C._current_graph_task_id()
-    return None if number < 0 else number
+    if torch._C._current_graph_task_id() < 0:
+        return False
+    frame: FrameType | None = sys._getframe()
+    # Up to the call of the backward pass, which may be one within another.
+    while frame is not None and frame.f_code is not _engine_run_backward.__code__:
+        if frame.f_code is torch.nn.Module._call_impl.__code__ or frame.f_code.co_filename == checkpoint.__file__:
+            return True
+        frame = frame.f_back
+    return False
 
 
 next_node: Callable[[], int] = _autograd._get_sequence_nr
@@ -366,12 +376,12 @@ def compile_counters() -> dict[str, Any]:
     return counters
 
 
-def has_compiled_graphs() -> bool:
-    """Whether torch.compile has made a graph in this process.
+def compiled_graphs() -> int:
+    """How many graphs torch.compile has made in this process.
 
     Without it: as `DispatchMode`.
     """
-    return "torch._dynamo" in sys.modules and compile_counters()["stats"]["unique_graphs"] > 0
+    return compile_counters()["stats"]["unique_graphs"] if "torch._dynamo" in sys.modules else 0
 
 
 def inductor_freezing() -> AbstractContextManager[object]:

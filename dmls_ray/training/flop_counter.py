@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -26,7 +26,7 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import flop_registry
 
-from dmls_ray.training.compat import DispatchMode, backward_under_way
+from dmls_ray.training.compat import DispatchMode, is_computed_again
 
 _aten = torch.ops.aten
 
@@ -89,23 +89,12 @@ class FlopCounter(DispatchMode):
         """The first reason why operations were done that are not counted; empty if all were seen."""
         self.in_optimizer = False
         """Whether an optimizer makes a step."""
-        self._model: Counter[torch.dtype] = Counter()
+        self.model: Counter[torch.dtype] = Counter()
+        """The operations so far, by number format, without optimizers and without what is computed again."""
         self.hardware: Counter[torch.dtype] = Counter()
-        """The operations so far, by number format."""
-        self._with_gradients: defaultdict[int, Counter[torch.dtype]] = defaultdict(Counter)
-        """For each backward pass, what it computed while gradients were recorded."""
-        self._usual: set[int] = set()
-        """Backward passes that do not record gradients but where something is computed again."""
+        """All operations so far, by number format."""
         self._unfilled: set[int] = set()
         """Addresses of memory that was allocated and that no operator has written to."""
-
-    @property
-    def model(self) -> Mapping[torch.dtype, int]:
-        """Those without optimizers and without what a backward pass computed again."""
-        again: Counter[torch.dtype] = Counter()
-        for number in self._usual:
-            again += self._with_gradients[number]
-        return self._model - again
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         returned = func(*args, **(kwargs or {}))
@@ -119,10 +108,6 @@ class FlopCounter(DispatchMode):
         self.unseen = self.unseen or reason
 
     def _add(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], returned: Any) -> None:
-        number = backward_under_way()
-        records = torch.is_grad_enabled()
-        if number is not None and not records:
-            self._usual.add(number)
         if not isinstance(func, torch._ops.OpOverload):
             self._miss(f"{func} is a higher-order operator")
             return
@@ -139,14 +124,11 @@ class FlopCounter(DispatchMode):
         count = formula(*args, **kwargs, out_val=returned)
         dtype = next(leaf.dtype for leaf in tree_leaves(args) if isinstance(leaf, Tensor))
         self.hardware[dtype] += count
-        if self.in_optimizer:
+        if self.in_optimizer or is_computed_again():
             return
-        name = func.name()
-        if "attention" in name and "backward" in name:
+        if "attention" in func.name() and "backward" in func.name():
             count = _without_scores(count, *args[1:4])
-        self._model[dtype] += count
-        if number is not None and records:
-            self._with_gradients[number][dtype] += count
+        self.model[dtype] += count
 
     def _follow_memory(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], returned: Any) -> None:
         """Note a kernel that no operator calls, as a library's own: it leaves memory filled that no operator wrote."""
@@ -168,9 +150,9 @@ class FlopCounter(DispatchMode):
 
 
 def _addresses(values: Any) -> set[int]:
-    """Of the memory of tensors."""
+    """Of the memory of tensors; not of integers, in which PyTorch's own C++ code keeps its lists."""
     plain = [leaf for leaf in tree_leaves(values) if type(leaf) in _PLAIN and leaf.layout == torch.strided]
-    return {leaf.untyped_storage().data_ptr() for leaf in plain if leaf.numel()}
+    return {leaf.untyped_storage().data_ptr() for leaf in plain if leaf.numel() and leaf.is_floating_point()}
 
 
 def _without_scores(count: int, query: Tensor, _: Tensor, value: Tensor) -> int:

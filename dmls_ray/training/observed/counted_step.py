@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from threading import get_ident
 
-from dmls_ray.training.compat import current_dispatch_mode, has_compiled_graphs
+from dmls_ray.training.compat import compiled_graphs, current_dispatch_mode
 from dmls_ray.training.flop_counter import FlopCounter
 
 _COMPILED = (
@@ -25,6 +25,7 @@ class CountedStep:
         self._thread: int | None = None
         """The thread of the step under way, where it is counted."""
         self._tests = 0
+        self._graphs = compiled_graphs()
 
     def begin(self, *, tests: int, has_compiled: bool) -> None:
         """A step of the warm-up begins.
@@ -35,7 +36,7 @@ class CountedStep:
         """
         if self.number or self._thread is not None:
             return
-        if has_compiled or has_compiled_graphs():
+        if has_compiled or compiled_graphs() != self._graphs:
             self.unknown = _COMPILED
             return
         if current_dispatch_mode() is not None:
@@ -62,5 +63,5 @@ class CountedStep:
         if not number or tests != self._tests:
             return
         self.number, self.unknown = number, self.counter.unseen
-        if has_compiled_graphs():
+        if compiled_graphs() != self._graphs:
             self.unknown = _COMPILED
