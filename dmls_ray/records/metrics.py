@@ -237,13 +237,13 @@ TRAINING_METRICS: tuple[Metric, ...] = (
     Metric(
         name="mfu", label="MFU", kind="ratio", direction="max", scope="rank", across_ranks="mean",
         is_time=True, family="speed", interval=True, spare=3,
-        note="MFU: operations of the forward and backward passes of a step, without what is computed again, as a share "
-        "of what matrix products of this device, number format and threads were measured to reach (HFU: with it).",
+        note="MFU: model FLOPs of a step, without what is computed again (HFU: with it), against a measured matrix "
+        "product.",
         doc="Model FLOPs utilization: tflop_per_s divided by product_tflop_per_s, as a mean over ranks.",
     ),
     Metric(
         name="hfu", label="HFU", kind="ratio", direction="none", scope="rank", across_ranks="mean",
-        is_time=True, family="speed", spare=1,
+        is_time=True, family="speed", interval=True, spare=1,
         doc="Hardware FLOPs utilization: as mfu, with what is computed again in the backward pass, as under "
         "checkpointing and in fused attention, and with the products of optimizers.",
     ),
@@ -393,12 +393,12 @@ TRAINING_METRICS: tuple[Metric, ...] = (
         doc="Model FLOPs of one step, counted in an untimed one, in 10^12, over all ranks.",
     ),
     _rank_count(
-        name="product_tflop_per_s", across_ranks="mean", format="number",
+        name="product_tflop_per_s", across_ranks="mean", format="number", is_time=True,
         doc="What square matrix products reach on the device of a rank, in the number formats of its step and with its "
         "threads, in 10^12 operations per second: the fastest of several, measured once and kept in the cache.",
     ),
     _rank_count(
-        name="product_spread", format="number",
+        name="product_spread", format="number", is_time=True,
         doc="Share by which the median of these products is slower than the fastest.",
     ),
     _rank_count(name="collectives", doc="Collectives of torch.distributed, where the backend counts them."),

@@ -150,9 +150,12 @@ class FlopCounter(DispatchMode):
 
 
 def _addresses(values: Any) -> set[int]:
-    """Of the memory of tensors; not of integers, in which PyTorch's own C++ code keeps its lists."""
+    """Of the memory of tensors; not of integers, in which PyTorch's own C++ code keeps its lists.
+
+    Tensors without memory, as those that FSDP2 has freed, have the address 0.
+    """
     plain = [leaf for leaf in tree_leaves(values) if type(leaf) in _PLAIN and leaf.layout == torch.strided]
-    return {leaf.untyped_storage().data_ptr() for leaf in plain if leaf.numel() and leaf.is_floating_point()}
+    return {leaf.untyped_storage().data_ptr() for leaf in plain if leaf.is_floating_point()} - {0}
 
 
 def _without_scores(count: int, query: Tensor, _: Tensor, value: Tensor) -> int:

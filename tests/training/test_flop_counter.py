@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, scaled_dot_product_attention
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.checkpoint import checkpoint
-from torch.utils.flop_counter import FlopCounterMode
+from torch.utils.flop_counter import FlopCounterMode, flop_registry
 
 from dmls_ray.training.flop_counter import FlopCounter
 from tests.training.counted_models import GPT, gpt_operations, residual_network, residual_operations
@@ -268,6 +268,11 @@ def in_inference_mode() -> None:
 )
 def test_operations_that_are_not_counted_are_named(step: Callable[[], object], reason: str) -> None:
     assert reason in count(step).unseen
+
+
+def test_a_custom_operator_with_a_formula_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(flop_registry, torch.ops.dmls_ray_tests.product, flop_registry[torch.ops.aten.mm])
+    assert operations(lambda: custom_product(*factors()))[0] == PRODUCT
 
 
 def test_memory_that_operators_fill_is_of_no_unseen_kernel() -> None:

@@ -45,8 +45,10 @@ class Ledger:
     @functools.cached_property
     def _first_counted(self) -> int:
         """The index of the first step that counts; of a run that ended within its warm-up, of the later half."""
-        counted = len(self._timer.step_ms) or (len(self._seen.warm_up.seconds) + 1) // 2
-        return len(self._seen.steps) - counted
+        half = (len(self._seen.warm_up.seconds) + 1) // 2
+        # The step whose operations were counted took longer; of two steps it is the only one to count.
+        after = len(self._seen.steps) - self._seen.operations.number
+        return len(self._seen.steps) - (len(self._timer.step_ms) or min(half, after) or half)
 
     @functools.cached_property
     def _counted_s(self) -> float:
