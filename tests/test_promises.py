@@ -43,6 +43,9 @@ NOT_IN_REFERENCE = {
     "validation_loss",
     "gradient_noise_scale",
     "stopped_epoch",
+    "tflop_per_s",
+    "mfu",
+    "hfu",
     "cost_per_million_samples",
     "cost_per_million_tokens",
     "run_cost",
@@ -55,6 +58,10 @@ NOT_IN_REFERENCE = {
 OF_NO_COLUMN = {
     "step_ms": "the times of a rank's steps",
     "measured_total_s": "a name that a prefix makes",
+    "tflop_per_step": "what mfu is made of",
+    "product_tflop_per_s": "the same",
+    "product_spread": "the same",
+    "no_mfu": "why there is no mfu",
 }
 
 FILES_OF_RUNS = {

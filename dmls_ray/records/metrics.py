@@ -244,6 +244,24 @@ TRAINING_METRICS: tuple[Metric, ...] = (
         "rest are tests of the model. The column has the smallest share of the runs, after the counted and all steps "
         "of the run that has it, of several the median one: 45/50, 93%.",
     ),
+    Metric(
+        name="mfu", label="MFU", kind="ratio", direction="max", scope="rank", across_ranks="mean",
+        is_time=True, family="speed", interval=True, spare=3,
+        note="MFU: model FLOPs of a step, without what is computed again (HFU: with it), against a measured matrix "
+        "product.",
+        doc="Model FLOPs utilization: tflop_per_s divided by product_tflop_per_s, as a mean over ranks.",
+    ),
+    Metric(
+        name="hfu", label="HFU", kind="ratio", direction="none", scope="rank", across_ranks="mean",
+        is_time=True, family="speed", interval=True, spare=1,
+        doc="Hardware FLOPs utilization: as mfu, with what is computed again in the backward pass, as under "
+        "checkpointing and in fused attention, and with the products of optimizers.",
+    ),
+    Metric(
+        name="tflop_per_s", label="TFLOP/s", kind="rate", direction="max", scope="rank", across_ranks="mean",
+        is_time=True, family="speed", interval=True, spare=2,
+        doc="Model FLOPs per second of a rank in its mean step, in units of 10^12, as a mean over ranks.",
+    ),
     _time(
         name="overhead_s", label="start-up s", scope="run", family="speed", shown="detail", asked_by=("launcher",),
         note="start-up s: the launcher ray starts its ranks once, with the first run; the other launchers start them "
@@ -394,6 +412,19 @@ TRAINING_METRICS: tuple[Metric, ...] = (
         name="throttled_by_quota", kind="share", direction="none", scope="rank", across_ranks="max",
         doc="Share of the periods of that quota, of 100 ms by default, in which the container had used it up and was "
         "stopped (nr_throttled of cpu.stat).",
+    ),
+    _rank_count(
+        name="tflop_per_step", across_ranks="sum", format="number",
+        doc="Model FLOPs of one step, counted in an untimed one, in 10^12, over all ranks.",
+    ),
+    _rank_count(
+        name="product_tflop_per_s", across_ranks="mean", format="number", is_time=True,
+        doc="What square matrix products reach on the device of a rank, in the number formats of its step and with its "
+        "threads, in 10^12 operations per second: the fastest of several, measured once and kept in the cache.",
+    ),
+    _rank_count(
+        name="product_spread", format="number", is_time=True,
+        doc="Share by which the median of these products is slower than the fastest.",
     ),
     _rank_count(name="collectives", doc="Collectives of torch.distributed, where the backend counts them."),
     _rank_count(

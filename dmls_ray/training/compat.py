@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from operator import itemgetter
+from types import FrameType
 from typing import Any
 from unittest.mock import patch
 
@@ -22,8 +23,11 @@ from torch import distributed as dist
 from torch._C import _autograd
 from torch._C._distributed_c10d import Backend, _create_work_from_future
 from torch._C._profiler import RecordScope, _EventType
+from torch.autograd.graph import _engine_run_backward
 from torch.futures import Future
 from torch.nn.parallel import DistributedDataParallel
+from torch.utils import checkpoint
+from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 
@@ -172,6 +176,33 @@ def is_transformed() -> bool:
     Without it: the samples of a script that computes gradients of each sample are 1.
     """
     return torch._C._functorch.peek_interpreter_stack() is not None
+
+
+DispatchMode: type = TorchDispatchMode
+"""Base class of what sees each operator that a program calls.
+
+Without it: the operations of a step are not known."""
+
+current_dispatch_mode: Callable[[], Any] = _get_current_dispatch_mode
+"""The mode that was entered last and not left; None without any.
+
+Without it: as `DispatchMode`."""
+
+
+def is_computed_again() -> bool:
+    """Whether this is called by a forward pass within a backward pass: by a module, or by PyTorch's checkpointing.
+
+    Without it: what is computed again counts as operations of the model.
+    """
+    if torch._C._current_graph_task_id() < 0:
+        return False
+    frame: FrameType | None = sys._getframe()
+    # Up to the call of the backward pass, which may be one within another.
+    while frame is not None and frame.f_code is not _engine_run_backward.__code__:
+        if frame.f_code is torch.nn.Module._call_impl.__code__ or frame.f_code.co_filename == checkpoint.__file__:
+            return True
+        frame = frame.f_back
+    return False
 
 
 next_node: Callable[[], int] = _autograd._get_sequence_nr
@@ -343,6 +374,14 @@ def compile_counters() -> dict[str, Any]:
     from torch._dynamo.utils import counters
 
     return counters
+
+
+def compiled_graphs() -> int:
+    """How many graphs torch.compile has made in this process.
+
+    Without it: as `DispatchMode`.
+    """
+    return compile_counters()["stats"]["unique_graphs"] if "torch._dynamo" in sys.modules else 0
 
 
 def inductor_freezing() -> AbstractContextManager[object]:

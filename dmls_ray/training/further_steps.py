@@ -1,4 +1,5 @@
-"""Further steps of a rank, after the training and outside of all times: those of a trace, and one for the memory.
+"""Further steps of a rank, after the training and outside of all times: those of a trace, one for the memory, and one
+for the operations.
 
 The step for the memory measures the peak of the tensors in a training step, by kind. PyTorch's profiler records every
 allocation, so compiled code, autocast and threads of the backward pass are included, and the same configuration has the
@@ -16,6 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping, Set
 from contextlib import contextmanager
 from operator import itemgetter
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import torch
@@ -26,8 +28,10 @@ from dmls_ray.records.run_events import RankResult
 from dmls_ray.training.compat import Recording, is_profiling, recorded_allocations
 from dmls_ray.training.ddp import compile_mode
 from dmls_ray.training.engine import RankTrainer
+from dmls_ray.training.flop_counter import FlopCounter
 from dmls_ray.training.marks import synchronize
 from dmls_ray.training.memory import MIB
+from dmls_ray.training.model_utilization import add_utilization
 from dmls_ray.training.precision import autocast
 from dmls_ray.training.rank import RankInfo
 from dmls_ray.training.sharding import micro_batches
@@ -97,22 +101,73 @@ def measure_tensors(trainer: RankTrainer[Any], result: RankResult) -> None:
     result.no_tensor_mem = _no_tensor_mem(trainer)
     if result.no_tensor_mem:
         return
-    model, device = trainer.model, trainer.device
     try:
-        # Without a copy of the parameters, for which a machine that the training has filled would have no memory.
-        saved = [buffer.clone() for buffer in model.buffers()]
-        with torch.random.fork_rng([device] if device.type == "cuda" else []):
+        with _unchanged(trainer):
             sizes = _measured(trainer)
+    except Exception as error:  # noqa: BLE001  # the run is over and its numbers are known, so this must not end it
+        result.no_tensor_mem = _failed(error)
+        return
+    result.metrics["tensor_mem_mib"] = sum(sizes.values()) / MIB
+    result.metrics |= {f"{kind}_mem_mib": sizes[kind] / MIB for kind in KINDS}
+
+
+def count_operations(trainer: RankTrainer[Any], result: RankResult) -> None:
+    """Make the passes of one more step, without compiling, and count their operations; it never fails.
+
+    The result gets the utilization, or why it is not known.
+    """
+    if not trainer.timer.step_ms:
+        return
+    if _is_synchronized(trainer.model):
+        result.run.facts["no_mfu"] = _SYNCHRONIZED
+        return
+    config, device, task = trainer.config, trainer.device, trainer.task
+    batches = micro_batches(task.train_samples, config, trainer.rank.rank)
+    sizes = [batch.stop - batch.start for batch in batches]
+    ends = [number for number, batch in enumerate(batches, 1) if batch.ends_step]
+    trainer.model.train()
+    try:
+        with _unchanged(trainer), trainer.ddp_model.alone() as forward, torch.compiler.set_stance("force_eager"):
+            with FlopCounter() as counted:
+                for size in sizes[: ends[0]]:
+                    batch = task.example_batch(size)
+                    with autocast(config, device):
+                        loss = task.loss(task.predict(forward, batch), batch)
+                    trainer.optimizer_step.backward(loss)
+    except Exception as error:  # noqa: BLE001  # as above
+        result.run.facts["no_mfu"] = _failed(error)
+        return
+    # The last step of an epoch may have fewer samples than the one that was counted.
+    mean_size = sum(sizes) / len(ends)
+    step_ms = fmean(trainer.timer.step_ms) * sum(sizes[: ends[0]]) / mean_size
+    add_utilization(result, counted, step_ms, device)
+
+
+@contextmanager
+def _unchanged(trainer: RankTrainer[Any]) -> Iterator[None]:
+    """Leave buffers and random numbers as they are, and no gradients."""
+    model, device = trainer.model, trainer.device
+    # Without a copy of the parameters, for which a machine that the training has filled would have no memory.
+    saved = [buffer.clone() for buffer in model.buffers()]
+    try:
+        with torch.random.fork_rng([device] if device.type == "cuda" else []):
+            yield
         with torch.no_grad():
             for buffer, values in zip(model.buffers(), saved, strict=True):
                 buffer.copy_(values)
-    except Exception as error:  # noqa: BLE001  # the run is over and its numbers are known, so this must not end it
-        result.no_tensor_mem = f"the step that measures it failed ({type(error).__name__}: {error})".splitlines()[0]
-        return
     finally:
         model.zero_grad(set_to_none=True)
-    result.metrics["tensor_mem_mib"] = sum(sizes.values()) / MIB
-    result.metrics |= {f"{kind}_mem_mib": sizes[kind] / MIB for kind in KINDS}
+
+
+def _failed(error: Exception) -> str:
+    return f"the step that measures it failed ({type(error).__name__}: {error})".splitlines()[0]
+
+
+_SYNCHRONIZED = "SyncBatchNorm communicates in the forward pass, so no rank can step alone"
+
+
+def _is_synchronized(model: nn.Module) -> bool:
+    return any(isinstance(module, nn.SyncBatchNorm) for module in model.modules())
 
 
 def _no_tensor_mem(trainer: RankTrainer[Any]) -> str:
@@ -120,8 +175,8 @@ def _no_tensor_mem(trainer: RankTrainer[Any]) -> str:
     config, device = trainer.config, trainer.device
     if device.type == "cuda" and config.compile != "off" and compile_mode(config, device) == "max-autotune":
         return "compile=max-autotune replays CUDA graphs, whose allocations are not recorded"
-    if any(isinstance(module, nn.SyncBatchNorm) for module in trainer.model.modules()):
-        return "SyncBatchNorm communicates in the forward pass, so no rank can step alone"
+    if _is_synchronized(trainer.model):
+        return _SYNCHRONIZED
     return "another profile was under way" if is_profiling() else ""
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dmls_ray.config.training import TrainingConfig
 from dmls_ray.records.run_events import RankResult
 from dmls_ray.training.engine import MakeTask, RankTrainer, Task
-from dmls_ray.training.further_steps import measure_tensors, write_trace
+from dmls_ray.training.further_steps import count_operations, measure_tensors, write_trace
 from dmls_ray.training.rank import Emit, RankInfo
 
 
@@ -34,6 +34,7 @@ def run_training(config: TrainingConfig, rank: RankInfo, emit: Emit, make_task: 
             if rank.is_traced:
                 write_trace(trainer)
             measure_tensors(trainer, result)
+            count_operations(trainer, result)
         result.metrics["instruments_s"] = trainer.clock.instruments_s
     finally:
         trainer.task.close()

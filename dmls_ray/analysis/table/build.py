@@ -106,6 +106,8 @@ def _notes_of(results: Results, table: Table, presentation: Presentation) -> Ite
         yield Note("comparability", text)
     for settings, trials in by_fact(table.rows, "without_effect").items():
         yield Note("method", f"{trials}: these settings had no effect: {settings}.")
+    for reason, trials in by_fact(table.rows, "no_mfu").items():
+        yield Note("method", f"{trials}: MFU is not known: {reason}.")
     if any(row.speed_up for row in table.rows if row.world_size > 1):
         yield Note("baseline", _baseline_text(table))
     if above := describe_above_linear(table.rows):

@@ -75,7 +75,8 @@ _TIME_MEMORY_ACCURACY = ("total_s", "epoch_s", *MEMORY_METRICS, "peak_mem_mb", "
 LAYOUTS: Mapping[str, Layout] = {
     "batch": Layout(factors=("batch_per_rank", "world_size"), metrics=_TIME_MEMORY_ACCURACY),
     "rank": Layout(
-        by_rank=True, metrics=("total_s", *MEMORY_METRICS, *MEMORY_KINDS, "train_accuracy", "test_accuracy"),
+        by_rank=True,
+        metrics=("total_s", "tflop_per_s", "mfu", *MEMORY_METRICS, *MEMORY_KINDS, "train_accuracy", "test_accuracy"),
         note="Each row is one rank of a trial, with means over its runs. Accuracies are over the samples of that "
         "rank. All ranks have the same model; only their samples differ.",
     ),

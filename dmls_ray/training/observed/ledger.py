@@ -23,6 +23,8 @@ from dmls_ray.training.observed.without_effect import precision_in_vain
 
 _PART = 0.9
 """Share of what was read below which a rank trains a part of it."""
+_SAME_SIZE = 0.02
+"""Share by which what a model is given may differ, where the operations of a step stand for those of all."""
 _DOUBTFUL = 0.05
 """Share of the time up to which rates are the same, whether it was a test or not."""
 _TAKES_TURNS = "several optimizers make ten or more steps in turn, so it is not clear what a step is"
@@ -43,8 +45,10 @@ class Ledger:
     @functools.cached_property
     def _first_counted(self) -> int:
         """The index of the first step that counts; of a run that ended within its warm-up, of the later half."""
-        counted = len(self._timer.step_ms) or (len(self._seen.warm_up.seconds) + 1) // 2
-        return len(self._seen.steps) - counted
+        half = (len(self._seen.warm_up.seconds) + 1) // 2
+        # The step whose operations were counted took longer; of two steps it is the only one to count.
+        after = len(self._seen.steps) - self._seen.operations.number
+        return len(self._seen.steps) - (len(self._timer.step_ms) or min(half, after) or half)
 
     @functools.cached_property
     def _counted_s(self) -> float:
@@ -119,6 +123,21 @@ class Ledger:
             return 0.0
         return sum(len(step.passes) + len(step.dropped) - step.of_test for step in window) / len(window)
 
+    @property
+    def operations_unknown(self) -> str:
+        """Why the operations of a step that counts are not known; empty if they are, or if there is no step."""
+        operations = self._seen.operations
+        if not self._seen.steps:
+            return ""
+        if operations.unknown:
+            return operations.unknown
+        window = self._trained[self._first_counted :]
+        given = elements_of([self._trained[operations.number - 1]])
+        usual = elements_of(window) / (len(window) or 1)
+        if abs(given - usual) <= _SAME_SIZE * usual:
+            return ""
+        return f"steps differ in size: {given:,.0f} elements of input where operations were counted, else {usual:,.0f}"
+
     def digests(self) -> list[int]:
         """Of the first batches of this rank; those that ranks share are equal on all of them.
 
@@ -144,6 +163,7 @@ class Ledger:
             "without_effect": self._without_effect(),
             "parameters": self._seen.models.parameters or None,
             "buffer_elements": self._seen.models.buffers if self._seen.models.parameters else None,
+            "no_mfu": self.operations_unknown,
             "observer_fault": self._seen.faults.first,
         }
         return {name: value for name, value in facts.items() if value not in ("", None)}

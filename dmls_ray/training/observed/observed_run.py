@@ -9,6 +9,7 @@ from typing import Any
 
 from dmls_ray.records.returned import Reported
 from dmls_ray.records.run_events import RankResult
+from dmls_ray.training.model_utilization import add_utilization
 from dmls_ray.training.observed.ledger import Ledger
 from dmls_ray.training.observed.losses import KEPT_STEPS
 from dmls_ray.training.observed.observer import ObservedSteps
@@ -47,6 +48,11 @@ class ObservedRun:
         result = self.meter.read(with_steps=ledger.has_step_times)
         result.add(ledger.parts_ms())
         result.add(ledger.rates())
+        step_ms = result.metrics.get("step_ms_mean")
+        if step_ms is not None and not ledger.operations_unknown:
+            with self.meter.clock.untimed():
+                add_utilization(result, self.steps.operations.counter, step_ms, self.meter.device)
+            result.metrics["instruments_s"] = self.meter.clock.instruments_s
         result.sample_digests = ledger.digests()
         result.step_losses = self.steps.losses.of_steps[:KEPT_STEPS]
         result.no_tensor_mem = "user-defined code has no step that can be repeated after it"

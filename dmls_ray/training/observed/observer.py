@@ -28,6 +28,7 @@ from dmls_ray.training.compat import (
 from dmls_ray.training.further_steps import traced
 from dmls_ray.training.observed.communication import Communication
 from dmls_ray.training.observed.contents import content_of
+from dmls_ray.training.observed.counted_step import CountedStep
 from dmls_ray.training.observed.evaluations import Meaning
 from dmls_ray.training.observed.first_batches import FirstBatches
 from dmls_ray.training.observed.hooks import Faults
@@ -97,6 +98,7 @@ class ObservedSteps:
         self.first_batches = FirstBatches() if rank.world_size > 1 else None
         """What ranks are compared by."""
         self.warm_up = WarmUp()
+        self.operations = CountedStep()
         self.pins_in_vain = False
         """Whether a loader was to copy its batches to pinned memory, and does not."""
 
@@ -118,7 +120,7 @@ class ObservedSteps:
         self.timer.begin_epoch()
         try:
             with (
-                around_optimizer_steps(guarded(self.leave_out), guarded(self._optimizer_stepped)),
+                around_optimizer_steps(guarded(self._optimizer_began), guarded(self._optimizer_stepped)),
                 around_loader_waits(guarded(self._read_began), guarded(self._batch_read)),
                 batch_sizes_noted(),
                 around_backward_passes(guarded(self._backward_began), guarded(self._backward_ended)),
@@ -131,6 +133,7 @@ class ObservedSteps:
             ):
                 yield
         finally:
+            self.operations.end(0, tests=0)
             with self.meter.clock.untimed():
                 self._tracing.close()
             self.timer.end_epoch()
@@ -203,7 +206,12 @@ class ObservedSteps:
             self._apply_gradients(by_another=False)
             self._end_step()
 
+    def _optimizer_began(self) -> None:
+        self.leave_out()
+        self.operations.counter.in_optimizer = True
+
     def _optimizer_stepped(self, optimizer: Optimizer) -> None:
+        self.operations.counter.in_optimizer = False
         self.rule.optimizer_made()
         if is_skipped(optimizer):
             return
@@ -228,6 +236,7 @@ class ObservedSteps:
     def _end_step(self, optimizer: Optimizer | None = None) -> None:
         """The step under way has ended; each line has its place in the order, since marks and clocks go by it."""
         self._keep_step()
+        self.operations.end(self.count, tests=len(self.tests.found))
         self._trace()
         if not self.timer.is_warm and self.warm_up.step_ended():
             self.timer.end_warm_up()
@@ -239,6 +248,8 @@ class ObservedSteps:
             with self.timer.paused(), self.meter.clock.untimed():
                 agreement.sample(optimizer)
         self._find_models()
+        if not self.timer.is_warm:
+            self.operations.begin(tests=len(self.tests.found), has_compiled=self.models.has_compiled)
         self._emit(_PROGRESS)
         self._on_step_ended(self)
 

@@ -55,6 +55,12 @@ def run_script(config: ScriptConfig, rank: RankInfo, emit: Emit) -> RankResult:
     def result_of(ended: Ended) -> RankResult:
         flush()
         told = logged.or_those_of(numbers_printed(log, config.patterns))
+        # Before the result, whose instruments have files of their own.
+        used = {
+            "written": files.written(),
+            "written_in_copy": files.written_in_private() if tree is not None else [],
+            "read": files.read(),
+        }
         is_told = not told.last.keys().isdisjoint(config.patterns)
         result = observed.result(told.last)
         # What it does after it was told to end is not asked for.
@@ -83,11 +89,9 @@ def run_script(config: ScriptConfig, rank: RankInfo, emit: Emit) -> RankResult:
                 "threads": str(torch.get_num_threads()),
                 "last_loss": end.last_loss(losses),
                 "tenth_loss": losses[9] if len(losses) > 9 else None,
-                "written": files.written(),
-                "written_in_copy": files.written_in_private() if tree is not None else [],
-                "read": files.read(),
             }
         )
+        run.add(used)
         return result
 
     def end_here(ended: Ended) -> NoReturn:

@@ -135,3 +135,11 @@ for name in ("nothing", "zero\\0", 10**6, b"\\xff"):
 """
     assert files(run, source) == ([], [])
     assert run.log.split()[:4] == ["FileNotFoundError", "ValueError", "OSError", "FileNotFoundError"]
+
+
+def test_the_files_of_an_instrument_are_none_of_the_script(run: Runner, place: Path) -> None:
+    # The ranks are forks of a server that was started with another folder.
+    source = f"os.environ['DMLS_RAY_CACHE'] = {str(place / 'cache')!r}"
+    for _ in range(2):
+        assert files(run, source) == ([], [])
+        assert [*(place / "cache" / "products").glob("*.json")]

@@ -104,7 +104,7 @@ def result_of(**values: Any) -> tuple[RunRecord, list[RankEvent]]:
 def others(record: RunRecord | EpochRecord) -> dict[str, Any]:
     """What a function reported that has no entry in the registry."""
     numbers = {name: value for name, value in record.metrics.items() if name not in BY_NAME}
-    return numbers | {name: value for name, value in record.facts.items() if name != "samples_unknown"}
+    return numbers | {name: value for name, value in record.facts.items() if name not in ("samples_unknown", "no_mfu")}
 
 
 def test_time_memory_and_steps_are_measured_of_a_function_that_reports_nothing() -> None:
