@@ -110,8 +110,6 @@ class Ab(AnswerObject, frozen=True):
     """The speed, or the metric, of b against a, in each place."""
     outcomes: Sequence[str]
     """How runs of b ended that did not train."""
-    more_repeats: int | None
-    """About how many more repeats would decide it; null: no realistic number."""
 
 
 class Same(Output, frozen=True):

@@ -8,13 +8,12 @@ from collections.abc import Mapping, Sequence
 from dmls_ray.analysis.findings.answer import MOST_ROWS, Answer, Missing
 from dmls_ray.analysis.findings.effects import Comparison, Effect
 from dmls_ray.analysis.findings.question import Decision
-from dmls_ray.analysis.findings.replacement import Replacement, Slowdown
 from dmls_ray.analysis.stats.formatting import GENERIC, POINTS, format_interval, format_value, ratio_text, with_sign
 from dmls_ray.analysis.stats.intervals import Interval
 from dmls_ray.analysis.stats.looks import FIRST_LOOK
 from dmls_ray.analysis.trials.axis import Pair
 from dmls_ray.analysis.trials.trial import describe_configuration
-from dmls_ray.analysis.words_on_pairs import base_text, field_noun, pair_text, with_place
+from dmls_ray.analysis.words_on_pairs import base_text, field_noun, pair_text
 from dmls_ray.config.value_texts import duration
 
 HEADLINES: Mapping[str, str] = {
@@ -85,12 +84,6 @@ CAVEATS: Mapping[str, str] = {
 """What a reader must know -> the words."""
 INTERVALS = "Intervals [95%] hold for all comparisons together, which makes them wider than single ones."
 """What the intervals of a table of effects are."""
-_TAKES = {
-    "speed": "is {} as fast as {first}",
-    "step_ms_mean": "takes {} as long for a step as {first}",
-    "total_s": "takes {} as long as {first}",
-}
-"""Name of a measure -> what a value of a field is or takes, against the first one."""
 _KNOWN_ROUGHLY = 0.3
 """Half-width of an interval of ratios, in the logarithm, up to which it may be close enough for a user."""
 _SHOWN = 2
@@ -294,41 +287,10 @@ def claim_text(claim: Effect) -> str:
     return f"{pair_text(claim.pair)}: {claim.measure.noun} {amount_text(claim)}"
 
 
-def replacement_text(found: Replacement, first: str, second: str) -> str:
-    """Why one value of a field may take the place of the first one, or may not."""
-    if found.word == "failed":
-        return f"no run of {first} ended ok, so there is nothing to compare {second} with"
-    if found.outcomes:
-        return f"{second} does not work ({', '.join(found.outcomes)}), but {first} does"
-    told = []
-    for effect in found.effects:
-        told.append(f"{_told(effect, first)}{with_place(effect.pair)} (n={effect.contrast.n})")
-    lacks = f"was not measured in the same blocks as {first}"
-    if not isinstance(found, Slowdown):
-        lacks += ", or has no such number there (--metric-regex NAME PATTERN reads one that is printed)"
-    told += [f"{lacks}{with_place(pair)}" for pair in found.apart]
-    ends = {"keep": "better beyond chance", "discard": "not better", "cannot say": "whether it is better is undecided"}
-    if isinstance(found, Slowdown):
-        allowed = f"slower by more than {100 * found.allowed:.3g}%"
-        ends = {"keep": f"not {allowed}", "discard": allowed, "cannot say": f"whether it is {allowed} is undecided"}
-    text = f"{second} {', '.join(told)}; {ends[found.word]}"
-    if found.word != "cannot say":
-        return text
-    if any(effect.verdict == "once" for effect in found.effects):
-        return f"{text}: its repeats repeat one run; --seed-flag names the flag that gives each another seed"
-    if found.apart and isinstance(found, Slowdown):
-        return f"{text}: no block has both on the same machine with the same versions"
-    if found.apart:
-        return text
-    if found.more_repeats is None:
-        return f"{text}, and more repeats are unlikely to decide it"
-    return f"{text}; about {found.more_repeats} more repeats decide it"
-
-
-def _told(effect: Effect, first: str) -> str:
-    """An effect in words that follow the name of a value."""
-    words = _TAKES.get(effect.measure.name, f"has {effect.measure.noun} {{}} against {{first}}")
-    return words.format(amount_text(effect), first=first)
+def no_metric_text(metric: str) -> str:
+    """What helps where a sweep is judged by a metric that no run has."""
+    way_out = "--metric-regex NAME PATTERN reads one that is printed, --steps none runs a script to its end"
+    return f"No run has a number {metric}: {way_out}."
 
 
 def describe_unfinished(left: int, asked: int) -> str:

@@ -9,7 +9,7 @@ import itertools
 
 from dmls_ray.analysis.findings.replacement import Slowdown, judge_replacement
 from dmls_ray.analysis.json_objects import Ab, EffectObject
-from dmls_ray.analysis.words import replacement_text
+from dmls_ray.analysis.words_on_replacement import replacement_text
 from dmls_ray.cli.call import Call
 from dmls_ray.cli.console import EXIT_FAILED, EXIT_OK, EXIT_SLOWER, EXIT_UNCLEAR, print_json, say
 from dmls_ray.cli.largest import field_of_largest
@@ -53,7 +53,7 @@ def ab(call: Call) -> int:
     many tries looks better than it is: --confirm measures what was kept with seeds that no try has used, once.
     Exit codes: 0 keep, 1 A does not train, 2 wrong usage, 3 discard, 4 cannot say, 130 stopped.
     Example: dmls-ray ab origin/main HEAD -- sweep train.py --steps 50 -- --data /d
-             dmls-ray ab main HEAD --metric val_loss -- sweep train.py --steps none
+             dmls-ray ab main HEAD --metric loss --metric-regex loss 'val loss (\\S+)' -- sweep train.py --steps none
              dmls-ray ab HEAD . --metric-regex mb_s 'rate (\\S+)' --metric mb_s --goal max -- command ./bench.sh --fast
     """
     if asks_for_help(call):
@@ -74,11 +74,11 @@ def ab(call: Call) -> int:
     verdict = judge_replacement(summary.table, "revision", (first, second), request.options.until or Until())
     code = _CODES[verdict.word]
     if request.is_json:
+        judged = [EffectObject.of_effect(effect) for effect in verdict.effects]
+        fields = summary.json_fields() | {"repeats_wanted": verdict.repeats_wanted}
         found = Ab(
-            **summary.json_fields(), a=first, b=second, verdict=verdict.word, exit_code=code,
-            allowed=verdict.allowed if isinstance(verdict, Slowdown) else None,
-            judged=[EffectObject.of_effect(effect) for effect in verdict.effects], outcomes=verdict.outcomes,
-            more_repeats=verdict.more_repeats,
+            **fields, a=first, b=second, verdict=verdict.word, exit_code=code, judged=judged,
+            allowed=verdict.allowed if isinstance(verdict, Slowdown) else None, outcomes=verdict.outcomes,
         )  # fmt: skip
         print_json(found)
         return code

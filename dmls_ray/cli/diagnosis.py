@@ -13,7 +13,7 @@ from dmls_ray.analysis.stats.intervals import MIN_REPEATS, Interval, deviation_f
 from dmls_ray.analysis.summary import SweepSummary
 from dmls_ray.analysis.trials.machine_speeds import machine_speeds
 from dmls_ray.analysis.trials.trial import Trial
-from dmls_ray.analysis.words import amount_text, count_noun
+from dmls_ray.analysis.words import amount_text, count_noun, no_metric_text
 from dmls_ray.analysis.words_on_machines import disturbance_notes
 from dmls_ray.cli.console import say
 from dmls_ray.cli.request import Request
@@ -50,8 +50,7 @@ def show_diagnosis(results: Results, plan: Plan, request: Request, console: Prog
     run_s = None
     if metric := request.options.metric:
         if as_given[0][0].measure.metric != metric:
-            way_out = "--metric-regex NAME PATTERN reads one that the script prints, --steps none runs it to its end"
-            say(console, f"No run has a number {metric} in common with another: {way_out}.")
+            say(console, no_metric_text(metric))
             return
         counts, run_s = SEEDS, statistics.fmean(map(seconds_of_run, results.records))
         say(console, spread_text(metric, summary.table.rows))
@@ -102,11 +101,13 @@ def noise_text(
     yield f"Smallest difference in {noun} that {POWER:.0%} of sweeps would find here, with its interval:"
     for repeats in counts:
         size = contrast.half_width_after(repeats, POWER)
-        low, high = (size * factor for factor in deviation_factors(contrast.n))
+        sizes = [size, *(size * factor for factor in deviation_factors(contrast.n))]
+        if effect.measure.better < 0:  # a gain, as of what is more
+            sizes = [-size for size in (sizes[0], sizes[2], sizes[1])]
         if effect.measure.is_ratio:
-            text = ratio_text(Interval(*map(exponential, (size, low, high))), x=True)
+            text = ratio_text(Interval(*map(exponential, sizes)), x=True)
         else:
-            text = format_interval(Interval(size, low, high), GENERIC)
+            text = format_interval(Interval(*sizes), GENERIC)
         cost = "" if run_s is None else f"  {duration(2 * repeats * run_s)} for two settings"
         yield f"{repeats:4} repeats  {text}{cost}"
 

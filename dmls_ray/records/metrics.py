@@ -247,9 +247,8 @@ TRAINING_METRICS: tuple[Metric, ...] = (
     Metric(
         name="mfu", label="MFU", kind="ratio", direction="max", scope="rank", across_ranks="mean",
         is_time=True, family="speed", interval=True, spare=3,
-        note="MFU: model FLOPs of a step, without what is computed again (HFU: with it), against a measured matrix "
-        "product.",
-        doc="Model FLOPs utilization: tflop_per_s divided by product_tflop_per_s, as a mean over ranks.",
+        doc="Model FLOPs utilization: model FLOPs of a step, without what is computed again (hfu: with it), against "
+        "a measured matrix product. It is tflop_per_s divided by product_tflop_per_s, as a mean over ranks.",
     ),
     Metric(
         name="hfu", label="HFU", kind="ratio", direction="none", scope="rank", across_ranks="mean",

@@ -59,19 +59,19 @@ class Replacement:
         return "cannot say" if self.open or self.apart else "keep"
 
     @property
-    def more_repeats(self) -> int | None:
-        """About how many further repeats decide it, if the noise stays as it is; None if more are not advised, or
-        where that is not known.
+    def repeats_wanted(self) -> int | None:
+        """About how many repeats decide it, if the noise stays as it is; None if more are not advised, or where that is
+        not known.
         """
         if self.apart:
             return None
-        most = 0
+        counts = []
         for effect in self.open:
             count = effect.repeats_until(self.missing(effect))
             if count is None or count == HOPELESS:
                 return None
-            most = max(most, count - effect.contrast.n)
-        return most
+            counts.append(count)
+        return max(counts, default=None)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -22,7 +22,7 @@ from dmls_ray.analysis.trials.above_linear import describe_above_linear
 from dmls_ray.analysis.trials.axis import BATCHES
 from dmls_ray.analysis.trials.steps import has_uneven_steps
 from dmls_ray.analysis.trials.trial import Trial, describe_configuration
-from dmls_ray.analysis.words import join_names
+from dmls_ray.analysis.words import join_names, no_metric_text
 from dmls_ray.analysis.words_on_machines import disturbance_notes, lane_notes
 from dmls_ray.config.runtime import RuntimeConfig
 from dmls_ray.records.model import RunRecord
@@ -106,6 +106,8 @@ def _notes_of(results: Results, table: Table, presentation: Presentation) -> Ite
         yield Note("comparability", text)
     for settings, trials in by_fact(table.rows, "without_effect").items():
         yield Note("method", f"{trials}: these settings had no effect: {settings}.")
+    if results.judged_by is not None and not any(row.by_block(results.judged_by[0]) for row in table.rows):
+        yield Note("method", no_metric_text(results.judged_by[0]))
     for reason, trials in by_fact(table.rows, "no_mfu").items():
         yield Note("method", f"{trials}: MFU is not known: {reason}.")
     if any(row.speed_up for row in table.rows if row.world_size > 1):

@@ -1,0 +1,52 @@
+"""The sentence of `ab`: why one value of a field may take the place of another one, or may not."""
+
+from __future__ import annotations
+
+from dmls_ray.analysis.findings.effects import Effect
+from dmls_ray.analysis.findings.replacement import Replacement, Slowdown
+from dmls_ray.analysis.words import amount_text
+from dmls_ray.analysis.words_on_pairs import with_place
+
+_TAKES = {
+    "speed": "is {} as fast as {first}",
+    "step_ms_mean": "takes {} as long for a step as {first}",
+    "total_s": "takes {} as long as {first}",
+}
+"""Name of a measure -> what a value of a field is or takes, against the first one."""
+
+
+def replacement_text(found: Replacement, first: str, second: str) -> str:
+    """Why one value of a field may take the place of the first one, or may not."""
+    if found.word == "failed":
+        return f"no run of {first} ended ok, so there is nothing to compare {second} with"
+    if found.outcomes:
+        return f"{second} does not work ({', '.join(found.outcomes)}), but {first} does"
+    told = []
+    for effect in found.effects:
+        told.append(f"{_told(effect, first)}{with_place(effect.pair)} (n={effect.contrast.n})")
+    lacks = f"was not measured in the same blocks as {first}"
+    if not isinstance(found, Slowdown):
+        lacks += ", or has no such number there (--metric-regex NAME PATTERN reads one that is printed)"
+    told += [f"{lacks}{with_place(pair)}" for pair in found.apart]
+    ends = {"keep": "better beyond chance", "discard": "not better", "cannot say": "whether it is better is undecided"}
+    if isinstance(found, Slowdown):
+        allowed = f"slower by more than {100 * found.allowed:.3g}%"
+        ends = {"keep": f"not {allowed}", "discard": allowed, "cannot say": f"whether it is {allowed} is undecided"}
+    text = f"{second} {', '.join(told)}; {ends[found.word]}"
+    if found.word != "cannot say":
+        return text
+    if any(effect.verdict == "once" for effect in found.effects):
+        return f"{text}: its repeats repeat one run; --seed-flag names the flag that gives each another seed"
+    if found.apart and isinstance(found, Slowdown):
+        return f"{text}: no block has both on the same machine with the same versions"
+    if found.apart:
+        return text
+    if found.repeats_wanted is None:
+        return f"{text}, and more repeats are unlikely to decide it"
+    return f"{text}; about {found.repeats_wanted} repeats decide it: --max-repeats {found.repeats_wanted}"
+
+
+def _told(effect: Effect, first: str) -> str:
+    """An effect in words that follow the name of a value."""
+    words = _TAKES.get(effect.measure.name, f"has {effect.measure.noun} {{}} against {{first}}")
+    return words.format(amount_text(effect), first=first)
