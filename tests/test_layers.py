@@ -36,8 +36,8 @@ APART = ({"training", "analysis"}, {"launchers", "cluster"})
 
 ANALYSIS = (
     "results", "prices", "stats", "metrics", "trials", "findings", "words_on_pairs", "json_objects", "words",
-    "words_on_training", "words_on_replacement", "words_on_machines", "table", "advise", "compare", "summary", "figures", "workloads", "report",
-    "export", "tensorboard", "sweep_results",
+    "words_on_training", "words_on_replacement", "words_on_machines", "table", "advise", "compare", "summary",
+    "figures", "workloads", "report", "export", "tensorboard", "sweep_results",
 )  # fmt: skip
 """The parts of analysis from bottom to top. A part imports only from those below its own."""
 
