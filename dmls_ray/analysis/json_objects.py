@@ -109,7 +109,7 @@ class Ab(AnswerObject, frozen=True):
     judged: Sequence[EffectObject]
     """The speed, or the metric, of b against a, in each place."""
     outcomes: Sequence[str]
-    """How runs of b ended that did not train."""
+    """How runs of b ended that did not train, or have no number of the metric."""
 
 
 class Same(Output, frozen=True):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dmls_ray.analysis.findings.effects import Effect
 from dmls_ray.analysis.findings.replacement import Replacement, Slowdown
+from dmls_ray.analysis.stats.looks import FIRST_LOOK
 from dmls_ray.analysis.words import amount_text
 from dmls_ray.analysis.words_on_pairs import with_place
 
@@ -26,7 +27,7 @@ def replacement_text(found: Replacement, first: str, second: str) -> str:
         told.append(f"{_told(effect, first)}{with_place(effect.pair)} (n={effect.contrast.n})")
     lacks = f"was not measured in the same blocks as {first}"
     if not isinstance(found, Slowdown):
-        lacks += ", or has no such number there (--metric-regex NAME PATTERN reads one that is printed)"
+        lacks += f", or {first} has no such number (--metric-regex NAME PATTERN reads one that is printed)"
     told += [f"{lacks}{with_place(pair)}" for pair in found.apart]
     ends = {"keep": "better beyond chance", "discard": "not better", "cannot say": "whether it is better is undecided"}
     if isinstance(found, Slowdown):
@@ -35,12 +36,16 @@ def replacement_text(found: Replacement, first: str, second: str) -> str:
     text = f"{second} {', '.join(told)}; {ends[found.word]}"
     if found.word != "cannot say":
         return text
+    if found.failures and not found.open:
+        return f"{second} {', '.join(told)}; but {', '.join(found.failures)}, where those of {first} did not"
     if any(effect.verdict == "once" for effect in found.effects):
-        return f"{text}: its repeats repeat one run; --seed-flag names the flag that gives each another seed"
+        return f"{text}: its repeats repeat one run, for which the seed of each makes no difference"
     if found.apart and isinstance(found, Slowdown):
         return f"{text}: no block has both on the same machine with the same versions"
     if found.apart:
         return text
+    if any(effect.contrast.half_width_after is None for effect in found.open):
+        return f"{text}; an interval needs {FIRST_LOOK} repeats of both"
     if found.repeats_wanted is None:
         return f"{text}, and more repeats are unlikely to decide it"
     return f"{text}; about {found.repeats_wanted} repeats decide it: --max-repeats {found.repeats_wanted}"
@@ -48,5 +53,8 @@ def replacement_text(found: Replacement, first: str, second: str) -> str:
 
 def _told(effect: Effect, first: str) -> str:
     """An effect in words that follow the name of a value."""
-    words = _TAKES.get(effect.measure.name, f"has {effect.measure.noun} {{}} against {{first}}")
+    usual = (
+        "has {noun} {{}} against {{first}}" if effect.measure.is_ratio else "differs in {noun} by {{}} from {{first}}"
+    )
+    words = _TAKES.get(effect.measure.name, usual.format(noun=effect.measure.noun))
     return words.format(amount_text(effect), first=first)

@@ -78,7 +78,8 @@ def ab(call: Call) -> int:
         fields = summary.json_fields() | {"repeats_wanted": verdict.repeats_wanted}
         found = Ab(
             **fields, a=first, b=second, verdict=verdict.word, exit_code=code, judged=judged,
-            allowed=verdict.allowed if isinstance(verdict, Slowdown) else None, outcomes=verdict.outcomes,
+            allowed=verdict.allowed if isinstance(verdict, Slowdown) else None,
+            outcomes=[*verdict.outcomes, *verdict.failures],
         )  # fmt: skip
         print_json(found)
         return code
@@ -103,7 +104,7 @@ def _asked(call: Call) -> tuple[Preset, What, list[str]]:
     has_revision = "--revision" in (call.words[:end] if is_command else call.words)
     revisions = call.take(len([*itertools.takewhile(lambda word: not word.startswith("-"), call.words[:end])]))
     if len(set(revisions)) != 2 or has_revision:
-        raise ConfigError(f"name two revisions, and no more: {_EXAMPLE}.")
+        raise ConfigError(f"name two revisions that differ, and no more: {_EXAMPLE}.")
     flags = call.words[: end - len(revisions)]
     if not is_command and (how != "sweep" or not (program == "-m" or is_program(program))):
         raise ConfigError(f"say after -- which script is run, or which command: {_EXAMPLE}.")

@@ -51,6 +51,7 @@ LONG = {"--batch-size max": "tests/execution/test_largest.py", "dmls-ray doctor"
 SHORT = {
     "sweep train.py": "--steps 10 --budget 1s",
     "tune train.py": "--steps 10 --budget 15s",
+    "-- command": "--max-repeats 3",
     "ab ": "--steps 10 --max-repeats 3",
     "sweep optimizer": "--train-samples 200 --repeats 2",
 }
@@ -68,6 +69,8 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A repository with a training script."""
     folder = tmp_path_factory.mktemp("project")
     (folder / "train.py").write_text(SCRIPT)
+    (folder / "bench.sh").write_text("#!/bin/sh\nsleep 0.05\n")
+    (folder / "bench.sh").chmod(0o755)
     (folder / ".gitignore").write_text("results\n")
     who = ("-c", "user.name=a", "-c", "user.email=a@b.c")
     for words in (["init", "-q", "-b", "main"], ["add", "."], [*who, "commit", "-qm", "a"], ["branch", "my-branch"]):

@@ -17,6 +17,8 @@ from dmls_ray.analysis.trials.axis import Pair, group_by_other_factors
 from dmls_ray.analysis.trials.common_metrics import durations_of, speed_metric
 from dmls_ray.analysis.trials.trial import Trial
 from dmls_ray.config.options import Until
+from dmls_ray.records.model import RunRecord
+from dmls_ray.records.outcome import Outcome, outcome_counts
 
 _Shown = Literal["keep", "discard", "cannot say"]
 Word = Literal["keep", "discard", "cannot say", "failed"]
@@ -32,6 +34,8 @@ class Replacement:
     """The value against the other one, for each configuration of the other fields."""
     outcomes: Sequence[str] = ()
     """How runs of the value ended where those of the other one trained and its own did not."""
+    failures: Sequence[str] = ()
+    """How many runs of the value ended otherwise, where those of the other one trained and others of its own did."""
     apart: Sequence[Pair] = ()
     """Those of which both trained, and that have nothing to compare: not in one block of one session, on one machine,
     with the same versions, or without the metric."""
@@ -56,14 +60,14 @@ class Replacement:
             return "failed"
         if self.outcomes or any(self.shown(effect) == "discard" for effect in self.effects):
             return "discard"
-        return "cannot say" if self.open or self.apart else "keep"
+        return "cannot say" if self.open or self.apart or self.failures else "keep"
 
     @property
     def repeats_wanted(self) -> int | None:
         """About how many repeats decide it, if the noise stays as it is; None if more are not advised, or where that is
         not known.
         """
-        if self.apart:
+        if self.apart or self.failures:
             return None
         counts = []
         for effect in self.open:
@@ -122,7 +126,9 @@ def judge_replacement(trials: SweepTrials, name: str, values: tuple[str, str], u
     axis = trials.axis_of(name)
     effects: list[Effect] = []
     outcomes: list[str] = []
+    failures: list[str] = []
     apart: list[Pair] = []
+    metric = trials.questions.judged_by and trials.questions.judged_by[0]
     for group in group_by_other_factors(trials.rows, {name}):
         by_value = {trial.factors[name]: trial for trial in group}
         base, trial = (by_value.get(value) for value in values)
@@ -134,6 +140,10 @@ def judge_replacement(trials: SweepTrials, name: str, values: tuple[str, str], u
         if trial.independent_ranks and not base.independent_ranks:
             outcomes.append("its ranks trained separate models")
             continue
+        if metric and base.by_block(metric) and not trial.by_block(metric):
+            outcomes.append(f"no finite number {metric}")
+            continue
+        failures += _failures(trial, base, metric)
         pair = axis.pair(group, trial, base)
         measures = _measures(trials, trial, base)
         names = {measure.name for measure in measures}
@@ -141,9 +151,29 @@ def judge_replacement(trials: SweepTrials, name: str, values: tuple[str, str], u
         effects += judged[:1]
         if not judged:
             apart.append(pair)
-    if trials.questions.judged_by is not None:
-        return Gain(effects=effects, outcomes=outcomes, apart=apart)
-    return Slowdown(allowed=until.equivalent, effects=effects, outcomes=outcomes, apart=apart)
+    if metric is not None:
+        return Gain(effects=effects, outcomes=outcomes, failures=failures, apart=apart)
+    allowed = until.equivalent
+    return Slowdown(allowed=allowed, effects=effects, outcomes=outcomes, failures=failures, apart=apart)
+
+
+def _failures(trial: Trial, base: Trial, metric: str | None) -> list[str]:
+    """How runs of a trial ended that have nothing to compare, if these are more than those of the other one in the same
+    blocks; what is compared is a choice among its runs then.
+    """
+    endings, of_base = ({record.repeat: _failure(record, metric) for record in each.records} for each in (trial, base))
+    only = [ending for block, ending in endings.items() if ending and of_base.get(block) == ""]
+    only_base = [block for block, ending in of_base.items() if ending and endings.get(block) == ""]
+    if len(only) <= len(only_base):
+        return []
+    return [f"{len(only)} of its {len(endings)} runs ended otherwise ({outcome_counts(only)})"]
+
+
+def _failure(record: RunRecord, metric: str | None) -> str:
+    """How a run ended that has nothing to compare; empty of others."""
+    if record.outcome is not Outcome.OK:
+        return record.ending
+    return f"no finite number {metric}" if metric and metric not in record.metrics else ""
 
 
 def _measures(trials: SweepTrials, trial: Trial, base: Trial) -> list[Measure]:

@@ -11,6 +11,7 @@ from dmls_ray.analysis.findings.replacement import judge_replacement
 from dmls_ray.analysis.table.build import make_table
 from dmls_ray.analysis.words_on_pairs import place_text
 from dmls_ray.config.options import Until
+from dmls_ray.records.outcome import Outcome
 from tests.analysis.samples import in_sessions, results
 
 NOISE = (1.001, 0.999, 1.0, 1.0005, 0.9995)
@@ -116,12 +117,40 @@ def test_by_a_metric_what_is_better_beyond_chance_is_kept_and_what_is_equal_is_n
     assert effect.measure.metric == "val_loss"
 
 
-def test_a_metric_that_no_run_has_cannot_be_judged() -> None:
-    table = judged_by_a_loss(1.8)
+def without_the_loss(table: Any, *, of: tuple[str, ...], blocks: int) -> Any:
+    """A table whose runs of some values have no loss in the first blocks."""
     for trial in table.rows:
         for record in trial.records:
-            del record.metrics["val_loss"]
-    assert judge_replacement(table, "precision", (OLD, NEW), Until()).word == "cannot say"
+            if trial.factors["precision"] in of and record.repeat < blocks:
+                del record.metrics["val_loss"]
+    return table
+
+
+@pytest.mark.parametrize(("of", "word"), [((OLD, NEW), "cannot say"), ((OLD,), "cannot say"), ((NEW,), "discard")])
+def test_what_has_no_number_where_the_other_one_has_it_is_discarded(of: tuple[str, ...], word: str) -> None:
+    table = without_the_loss(judged_by_a_loss(1.8), of=of, blocks=10)
+    assert judge_replacement(table, "precision", (OLD, NEW), Until()).word == word
+
+
+@pytest.mark.parametrize(("of", "word"), [((OLD, NEW), "keep"), ((OLD,), "keep"), ((NEW,), "cannot say")])
+def test_of_what_is_better_in_some_runs_and_has_no_number_in_others_nothing_is_said(
+    of: tuple[str, ...], word: str
+) -> None:
+    table = without_the_loss(judged_by_a_loss(1.2), of=of, blocks=3)
+    verdict = judge_replacement(table, "precision", (OLD, NEW), Until())
+    assert (verdict.word, len(verdict.failures)) == (word, word == "cannot say")
+
+
+@pytest.mark.parametrize(("failed", "word"), [(OLD, "keep"), (NEW, "cannot say")])
+def test_of_what_fails_in_some_runs_where_the_other_one_does_not_nothing_is_said(failed: str, word: str) -> None:
+    table = table_of({OLD: 1, NEW: 1.1}, repeats=8)
+    for trial in table.rows:
+        if trial.factors["precision"] == failed:
+            trial.records[2].outcome = Outcome.DIVERGED
+            del trial.counted
+    verdict = judge_replacement(table, "precision", (OLD, NEW), Until())
+    assert verdict.word == word
+    assert [*verdict.failures] == (["1 of its 8 runs ended otherwise (1 diverged)"] if word == "cannot say" else [])
 
 
 def test_of_runs_that_repeat_one_nothing_is_known_of_chance() -> None:
