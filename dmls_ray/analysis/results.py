@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 NESTED = (
     "config", "code", "data", "machine", "versions", "git", "epochs", "ranks", "earlier_attempts", "metrics", "facts",
-    "proposed", "picture", "series", "step_losses",
+    "proposed", "picture", "series", "step_losses", "step_passes",
 )  # fmt: skip
 """Fields of a record that are no values of a table."""
 

@@ -102,8 +102,10 @@ def losses_text(verdict: LossVerdict) -> str:
         text += f": {verdict.reason}"
     elif verdict.step in FIRST_STEPS:
         text += f": {FIRST_STEPS[verdict.step]}"
-    elif verdict.step is None:
+    elif verdict.largest:
         text += f": the losses of {verdict.steps} steps differ by at most {verdict.largest:.1g} of their size"
+    elif verdict.step is None:
+        text += f" in the losses of {verdict.steps} steps"
     return f"{text}."
 
 

@@ -48,7 +48,8 @@ def same(call: Call) -> int:
     the first step (0.1% in formats shorter than float32), s times as much in step s, and a hundred times at most.
 
     Only the --steps 50 that run are compared, 1000 at most: what differs in the second pass over the data is seen if
-    they reach it. Exit codes: 0 the same, 1 a run failed, 2 wrong usage, 3 different, 4 cannot say, 130 stopped.
+    they reach it. A wrong update is not seen while the learning rate is so low that losses do not show it.
+    Exit codes: 0 the same, 1 a run failed, 2 wrong usage, 3 different, 4 cannot say, 130 stopped.
     Example: dmls-ray same train.py --world-size 1 2 --batch-size 64 32 --steps 200 -- --data /d
              dmls-ray same train.py --batch-size 64 16 --accum-steps 1 4
     """

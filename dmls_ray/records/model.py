@@ -191,7 +191,9 @@ class RunRecord(RunValues, kw_only=True, omit_defaults=True):
     """Why its ranks did not train one model together; empty if they did, or where that is unknown."""
 
     step_losses: FloatList = []
-    """Loss of each of the first optimizer steps, as a mean over ranks, up to where a rank has none."""
+    """Loss of each of the first optimizer steps, a mean over ranks and backward passes, up to where a rank has none."""
+    step_passes: list[Int] = []
+    """Backward passes of each of these steps; empty where each has one."""
     config: SharedObject = msgspec.field(default_factory=dict)
     proposed: dict[str, Any] = {}
     """What a searcher proposed."""

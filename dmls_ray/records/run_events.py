@@ -53,6 +53,8 @@ class RankResult(RankRecord, kw_only=True, omit_defaults=True):
     run: RunResult = msgspec.field(default_factory=RunResult)
     step_losses: list[float | None] = msgspec.field(default_factory=list)
     """Loss of each of its first optimizer steps, as a mean over backward passes; None where it is not known."""
+    step_passes: list[Int] = msgspec.field(default_factory=list)
+    """Backward passes of each of these steps."""
     steps: Int = 0
     """Optimizer steps of the rank, above world size 1; unlike those of a record, also of a rank that failed."""
     collectives: Int | None = None

@@ -11,6 +11,7 @@ import msgspec
 from dmls_ray.analysis.findings.same_training import COARSE_ROUNDING, FULL_FORMATS, ROUNDING, number_format_of
 from dmls_ray.analysis.trials.steps import are_equal_sizes, samples_of_step
 from dmls_ray.analysis.trials.trial import Trial
+from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import Outcome
 
 _GROWTH = 100
@@ -59,16 +60,20 @@ def judge_losses(trial: Trial, base: Trial) -> LossVerdict:
         sizes = f"{samples:g} samples a step instead of {base_samples:g}"
         if shared:
             return LossVerdict("different", f"{shared}: {sizes}", step=1)
-        return LossVerdict("cannot say", f"{sizes}; give each setting a batch with which all ranks have equally many")
+        way_out = "give each setting a batch with which all have equally many, or --samples where it is miscounted"
+        return LossVerdict("cannot say", f"{sizes}; {way_out}")
 
     rounding = (
         ROUNDING if FULL_FORMATS.issuperset((number_format_of(trial), number_format_of(base))) else COARSE_ROUNDING
     )
-    # Code that accumulates gradients may divide the loss of each pass, or not.
-    divided = (trial.value_of("backward_passes") or 1.0) / (base.value_of("backward_passes") or 1.0)
+    ranks = trial.world_size / base.world_size
     verdicts = []
     for record, other in zip(trial.records, base.records, strict=False):
-        verdicts.append(compare_losses(record.step_losses, other.step_losses, divided, rounding))
+        passes = _ratios(record, other)
+        # Code may divide the loss of each backward pass by their number, and that of each rank by the number of ranks.
+        ways = ([by_pass**power * of_rank for by_pass in passes] for power in (0, 1) for of_rank in (1, ranks))
+        found = [compare_losses(record.step_losses, other.step_losses, factors, rounding) for factors in ways]
+        verdicts.append(max(found, key=lambda each: (ORDER.index(each.verdict), each.step or 0)))
     verdict = min(verdicts, key=lambda each: (ORDER.index(each.verdict), each.step or 0))
     if verdict.step == 1 and not is_known:
         reason = "how many samples a step has is not known; state them by --samples"
@@ -76,13 +81,21 @@ def judge_losses(trial: Trial, base: Trial) -> LossVerdict:
     return msgspec.structs.replace(verdict, reason=verdict.reason or shared)
 
 
-def compare_losses(losses: Sequence[float], base: Sequence[float], divided: float, rounding: float) -> LossVerdict:
+def _ratios(record: RunRecord, base: RunRecord) -> list[float]:
+    """The backward passes of each step of a run by those of the other one."""
+    passes, of_base = (each.step_passes or [1] * len(each.step_losses) for each in (record, base))
+    return [max(count, 1) / max(other, 1) for count, other in zip(passes, of_base, strict=False)]
+
+
+def compare_losses(
+    losses: Sequence[float], base: Sequence[float], factors: Sequence[float], rounding: float
+) -> LossVerdict:
     """Compare the losses of the steps of two runs.
 
     Args:
         losses: of each step of a run.
         base: of each step of the other one.
-        divided: by how much smaller the losses may be since code divides them by its backward passes.
+        factors: of each step, by how much smaller its loss may be.
         rounding: relative difference of the first step up to which losses are equal.
     """
     steps = min(len(losses), len(base))
@@ -90,14 +103,16 @@ def compare_losses(losses: Sequence[float], base: Sequence[float], divided: floa
         # The second step is the first after an update.
         reason = f"the losses that backward passes begin with were seen of {steps} steps, and 2 or more are needed"
         return LossVerdict("cannot say", reason, steps)
-    factor = min((1.0, divided), key=lambda each: abs(losses[0] * each - base[0]))
     largest = 0.0
-    for step, (loss, other) in enumerate(zip(losses, base, strict=False), 1):
+    for step, (loss, other, factor) in enumerate(zip(losses, base, factors, strict=False), 1):
         difference = abs(loss * factor - other) / (abs(other) or 1.0)
         if difference > rounding * min(step, _GROWTH):
             is_sudden = difference > _JUMP * largest
             seen = (steps, step, (loss * factor, other), largest, rounding)
             return LossVerdict("different", "", *seen) if is_sudden else LossVerdict("cannot say", _SLOWLY, *seen)
         largest = max(largest, difference)
+    if len(losses) != len(base):
+        reason = f"the first {steps} steps are the same, but losses were seen of {len(losses)} and of {len(base)} steps"
+        return LossVerdict("cannot say", reason, steps, largest=largest, rounding=rounding)
     word: SameWord = "within rounding" if largest else "bit-identical"
     return LossVerdict(word, "", steps, largest=largest, rounding=rounding)

@@ -23,6 +23,8 @@ class StepLosses:
         self._of_step: list[Tensor | float] = []
         self._unread: list[list[Tensor | float]] = []
         self._read: list[float | None] = []
+        self.passes: list[int] = []
+        """Backward passes of each step."""
         self._unscaled: tuple[int, Any] = (0, None)
         """The scaled loss, by its id, and the loss."""
 
@@ -45,6 +47,7 @@ class StepLosses:
     def step_ended(self) -> None:
         """The step under way has ended."""
         self._unread.append(self._of_step)
+        self.passes.append(len(self._of_step))
         self._of_step = []
         if len(self._unread) >= _READ_AT:
             _ = self.of_steps

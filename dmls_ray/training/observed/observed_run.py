@@ -55,6 +55,7 @@ class ObservedRun:
             result.metrics["instruments_s"] = self.meter.clock.instruments_s
         result.sample_digests = ledger.digests()
         result.step_losses = self.steps.losses.of_steps[:KEPT_STEPS]
+        result.step_passes = self.steps.losses.passes[:KEPT_STEPS]
         result.no_tensor_mem = "user-defined code has no step that can be repeated after it"
         result.run.add({"steps": self.steps.count})
         result.run.add(ledger.facts())

@@ -21,7 +21,7 @@ def compared(changes: dict[int, float], divided: float = 1.0) -> LossVerdict:
     for step, loss in enumerate(LOSSES, 1):
         change = changes.get(step, change)
         losses.append(loss * (1 + change) / divided)
-    return compare_losses(losses, LOSSES, divided, 1e-5)
+    return compare_losses(losses, LOSSES, [divided] * 100, 1e-5)
 
 
 @pytest.mark.parametrize(
@@ -56,13 +56,13 @@ def test_losses_that_code_divides_by_its_backward_passes_are_the_same() -> None:
 def test_rounding_of_each_step_by_chance_is_no_difference() -> None:
     chance = random.Random(0)
     losses = [loss * (1 + chance.gauss(0, 1e-7)) for loss in LOSSES]
-    found = compare_losses(losses, LOSSES, 1.0, 1e-5)
+    found = compare_losses(losses, LOSSES, [1.0] * 100, 1e-5)
     assert (found.verdict, found.steps) == ("within rounding", 100)
 
 
 def test_one_step_shows_no_update_and_no_step_shows_nothing() -> None:
     for losses in ([], LOSSES[:1]):
-        found = compare_losses(losses, LOSSES, 1.0, 1e-5)
+        found = compare_losses(losses, LOSSES, [1.0] * 100, 1e-5)
         assert (found.verdict, found.steps) == ("cannot say", len(losses))
 
 
@@ -72,6 +72,7 @@ def judged(first: dict[str, Any], second: dict[str, Any]) -> LossVerdict:
     for record in runs.records:
         seen = first if record.config["optimizer"] == "adam" else second
         record.step_losses = seen.get("losses", LOSSES)
+        record.step_passes = seen.get("passes", [])
         record.outcome = seen.get("outcome", Outcome.OK)
         record.facts |= seen.get("facts", {})
         if seen.get("samples", 64) is not None:
@@ -82,6 +83,13 @@ def judged(first: dict[str, Any], second: dict[str, Any]) -> LossVerdict:
     return judge_losses(trial, base)
 
 
+def divided_by(passes: list[int]) -> list[float]:
+    """The losses of code that divides each by the number of backward passes."""
+    return [loss / count for loss, count in zip(LOSSES, passes, strict=True)]
+
+
+SHORT_GROUPS = [2 if step % 10 == 9 else 4 for step in range(100)]
+"""Backward passes of each step, where epochs end with fewer."""
 OTHER = [2 * loss for loss in LOSSES]
 COARSE = [loss * 1.0005 for loss in LOSSES]
 
@@ -94,6 +102,10 @@ COARSE = [loss * 1.0005 for loss in LOSSES]
         ({}, {"losses": COARSE}, "different", 1),
         ({}, {"losses": COARSE, "facts": {"number_format": "bfloat16"}}, "within rounding", None),
         ({}, {"samples": 128}, "cannot say", None),
+        ({}, {"losses": LOSSES[:3]}, "cannot say", None),
+        ({}, {"passes": SHORT_GROUPS}, "bit-identical", None),
+        ({}, {"passes": SHORT_GROUPS, "losses": divided_by(SHORT_GROUPS)}, "bit-identical", None),
+        ({}, {"passes": SHORT_GROUPS, "losses": divided_by([4] * 100)}, "different", 10),
         ({}, {"samples": 32, "facts": {"same_samples": "true"}}, "different", 1),
         ({"samples": None}, {"samples": None}, "bit-identical", None),
         ({"samples": None}, {"samples": None, "losses": OTHER}, "cannot say", 1),
