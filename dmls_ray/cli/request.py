@@ -10,9 +10,10 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from dmls_ray.cli.console import Parser, parse
-from dmls_ray.cli.sweep_flags import add_flags, add_workload_flags
+from dmls_ray.cli.sweep_flags import add_flags, add_workload_flags, value_of_flag
 from dmls_ray.cli.what import with_flags, workload_of_what
 from dmls_ray.config.axes import Axes, Largest, Range, checked_axes, distinct_values, range_of, read_written
+from dmls_ray.config.fields import FieldSpec
 from dmls_ray.config.grid import Variant
 from dmls_ray.config.options import FLAGS, SEARCH_ONLY, Options, Until
 from dmls_ray.config.runtime import MACHINE_FIELDS, Schema
@@ -116,7 +117,7 @@ def parse_request(
     if given["restarts"] < 0:
         raise ConfigError(f"--restarts {given['restarts']} is out of range; give 0 or more.")
     options = _options_of(
-        preset_options, {field: FLAGS[field].parse(given[field]) for field in given if field in FLAGS}
+        preset_options, {field: value_of_flag(FLAGS[field], given[field]) for field in given if field in FLAGS}
     )
     question = inspect.cleandoc(preset.question).partition("\n\n")[0]
     return Request(
@@ -197,7 +198,8 @@ def read_flags(given: Mapping[str, Any], schema: Schema) -> dict[str, tuple[Any,
     axes: dict[str, tuple[Any, ...] | Range] = {}
     for name, values in texts.items():
         spec = schema.check_name(name)
-        axes[name] = distinct_values(name, [Largest.parse(text, spec) or spec.parse(text) for text in values])
+        read = value_of_flag if name in schema.specs else FieldSpec.parse
+        axes[name] = distinct_values(name, [Largest.parse(text, spec) or read(spec, text) for text in values])
     for flag in ("range", "log_range"):
         for name, low, high in given[flag]:
             axes[name] = range_of(name, low, high, log=flag == "log_range").checked(schema.check_name(name))

@@ -181,6 +181,18 @@ def flag_of(name: str) -> str:
     return f"--{name.replace('_', '-')}"
 
 
+def value_of_flag(spec: FieldSpec, text: str) -> Any:
+    """The value of a flag's text.
+
+    Raises:
+        ConfigError: the text is no value of the field; the line names the flag, as it was typed.
+    """
+    try:
+        return spec.parse(text)
+    except ConfigError as error:
+        raise ConfigError(str(error).replace(f"{spec.name}=", f"{flag_of(spec.name)} ", 1)) from error
+
+
 def add_flag(group: Any, spec: FieldSpec, default: Any, aliases: Sequence[str], **how: Any) -> None:
     """Add a flag with values, by its name and others; its help shows the default, one value or several."""
     choices = spec.choices

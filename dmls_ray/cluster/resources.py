@@ -45,6 +45,8 @@ class Resources:
 
     machines: tuple[Machine, ...]
     """In the order in which ranks are placed on them."""
+    more: str = "ray start --address=..."
+    """How further machines are had."""
 
     @property
     def cores(self) -> int:
@@ -61,7 +63,7 @@ class Resources:
             kinds: Ray's id of a machine -> its kind.
         """
         machines = [replace(machine, kind=kinds.get(machine.node_id, "")) for machine in self.machines]
-        return Resources(tuple(machines))
+        return replace(self, machines=tuple(machines))
 
     def without(self, left_out: Collection[str]) -> Resources:
         """The other machines.
@@ -69,7 +71,7 @@ class Resources:
         Args:
             left_out: names.
         """
-        return Resources(tuple(machine for machine in self.machines if machine.name not in left_out))
+        return replace(self, machines=tuple(machine for machine in self.machines if machine.name not in left_out))
 
     @property
     def has_this_machine(self) -> bool:
@@ -109,19 +111,19 @@ class Resources:
         """Why a run does not fit on the GPUs or on the cores, and the way out."""
         place = "this machine" if len(self.machines) == 1 else "this cluster"
         if device == "cuda" and not self.gpus:
-            add = "Add machines that have one (ray start --address=...)"
+            add = f"Add machines that have one ({self.more})"
             return f"device=cuda needs a GPU and {place} has none. {add}, {way_out} where that will do."
         able = sum(1 for count in self.capacity(device).values() if count)
         if need.machines is not None and need.machines > able:
             has = "this is one" if len(self.machines) == 1 else f"{place} has {able}"
             gpus = " with a GPU" if device == "cuda" else ""
-            add = "add machines (ray start --address=...), or lower --machines"
+            add = f"add machines ({self.more}), or lower --machines"
             return f"machines={need.machines} needs as many machines{gpus}, and {has}; {add}."
         counts = ", ".join(str(count) for count in self.capacity(device).values())
         things = "GPUs" if device == "cuda" else "cores"
         threads = f" x threads_per_rank={need.threads}" if need.threads > 1 else ""
         lack = f"does not fit on {place} of {counts} {things}"
-        return f"{need}{threads} {lack}. Lower it, add machines (ray start --address=...), {way_out}."
+        return f"{need}{threads} {lack}. Lower it, add machines ({self.more}), {way_out}."
 
     def ranks_to_hold(self, demand: WorkerGroupSpec) -> dict[str, int]:
         """By machine: the smallest number of ranks with which each run that can be placed has enough."""

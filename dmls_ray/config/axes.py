@@ -113,9 +113,9 @@ class Largest:
         try:
             number = share_of(share) if colon else 1.0
         except ValueError as error:
-            raise ConfigError(f"{given}: {error}") from error
+            raise ConfigError(f"{spec.name}={given}: {error}") from error
         if not 0 < number <= 1:
-            raise ConfigError(f"{given}: a share is above 0 and at most 1; give max, or max:0.9.")
+            raise ConfigError(f"{spec.name}={given}: a share is above 0 and at most 1; give max, or max:0.9.")
         return cls(number)
 
 

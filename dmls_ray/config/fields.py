@@ -60,6 +60,8 @@ class Setting:
     """Its group in `GROUPS`. Within a group, fields have the order of their declarations."""
     reads: Callable[[str], float] | None = None
     """Reads a number from a text as people type it: `20m`, say. Its ValueError names the way out."""
+    expects: str = ""
+    """What its text is, in words, where the type has a pattern."""
     unit: str = ""
     """Unit of a number, for the axis of a figure."""
     family: str = ""
@@ -191,11 +193,12 @@ class FieldSpec:
         if value is None and self.default is None and not self.is_required:
             return None
         try:
+            number = value
             if self.setting.reads is not None and isinstance(value, str):
-                value = self.setting.reads(value)
+                number = self.setting.reads(value)
             if self.type == "int" and isinstance(value, float) and value.is_integer():
-                value = int(value)
-            return self.convert(value)
+                number = int(value)
+            return self.convert(number)
         except ValueError as error:
             raise self._unfit(value, str(error)) from error
 
@@ -219,6 +222,8 @@ class FieldSpec:
                 expected += f", or give {' or '.join(others)}"
             return ConfigError(f"{given} is unknown; choose from {expected}.")
         expected = message.partition(", got ")[0].replace("`", "").replace("null", "none")
+        if self.setting.expects and "matching regex" in message:
+            expected = f"expected {self.setting.expects}"
         if isinstance(value, str) and "," in value and not self.has_lists:
             expected += f"; several values are separated by spaces: {value.replace(',', ' ')}"
         return ConfigError(f"{given}: {expected[:1].lower()}{expected[1:]}.")

@@ -27,7 +27,8 @@ def check_location(location: str | os.PathLike[str], flag: str = "") -> None:
         flag: the flag or field to name in an error.
 
     Raises:
-        ConfigError: the URI contains a key, a secret or the like, or it lacks a slash, as after conversion to a Path.
+        ConfigError: the URI contains a key, a secret or the like, or it lacks a bucket, or a slash, as after
+            conversion to a Path.
     """
     named = f"{flag} " if flag else ""
     if not isinstance(location, str) or not is_uri(location):
@@ -39,6 +40,9 @@ def check_location(location: str | os.PathLike[str], flag: str = "") -> None:
     except ValueError as error:
         # Without the URI itself, which may hold a secret.
         raise ConfigError(f"{named}is no URI ({error}); give s3://BUCKET/FOLDER, for example.") from error
+    if parts.scheme in ("s3", "gs", "gcs", "abfs", "abfss") and not parts.netloc.strip():
+        # Without what follows, which may hold a secret.
+        raise ConfigError(f"{named}{parts.scheme}:// has no bucket; give {parts.scheme}://BUCKET/FOLDER.")
     options = parse_qsl(parts.query, keep_blank_values=True)
     # A secret may contain slashes, so it may extend beyond the place of the host. gs://anonymous@bucket and
     # abfs://container@account contain no secret.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import subprocess
 import sys
@@ -18,6 +19,7 @@ parser = argparse.ArgumentParser()
 parser.add_argument("--batch-size", type=int, default=8)
 parser.add_argument("--name", default="x")
 parser.add_argument("--note", default="")
+parser.add_argument("--queue", type=int, nargs="+", default=[1])
 print(parser.parse_args())
 """
 KEPT = ("--image", "registry/train:1", "--out", "s3://bucket/x")
@@ -41,8 +43,8 @@ def test_the_entrypoint_is_the_command_of_the_sweep_without_the_flags_of_the_job
         "16",
         "32",
         *KEPT,
-        "--queue",
-        "team-a",
+        "--secret",
+        "aws",
         "--repeats",
         "3",
     )
@@ -76,18 +78,31 @@ def test_whatever_a_sweep_takes_is_taken(what: str, kubernetes: DmlsRay) -> None
         ("train.py --image i --out results/x", "--out results/x is lost with its pod"),
         ("train.py --image i --out /data/x --volume data:/other", "--out /data/x is lost with its pod"),
         ("train.py --image i --out s3://b/x --batch-sizes 16 32", "did you mean --batch-size?"),
-        ("train.py --image i --out s3://b/x --batch-size a", "batch_size=a"),
-        ("train.py --image i --out s3://b/x --repeats 0", "repeats=0"),
+        ("train.py --image i --out s3://b/x --batch-size a", "--batch-size a"),
+        ("train.py --image i --out s3://b/x --repeats 0", "--repeats 0"),
         ("tran.py --image i --out s3://b/x", "no such file"),
         ("train.py --image i --out s3://b/x --world-size 4", "--worker-replicas 1, --worker-cpu 2, --worker-gpu 0"),
-        ("train.py --image i --out s3://b/x --machines 2", "machines=2"),
+        ("train.py --image i --out /data/../tmp/x --volume data:/data", "--out /data/../tmp/x is lost with its pod"),
+        ("train.py --image i --out s3://", "--out s3:// has no bucket"),
+        ("train.py --image i --out s3://b/x --equivalent 2", "--equivalent 2"),
+        ("train.py --image i --out s3://b/x --max-repeats 1", "--max-repeats 1"),
+        ("train.py --image i --out s3://b/x --machines 1 2", "machines=2"),
+        ("train.py --image i --out s3://b/x --machines 1 2", "raise --worker-replicas"),
         ("train.py --image i --out s3://b/x --world-size 4 --worker-gpu 2", "world_size=4"),
         ("train.py --image i --out s3://b/x --device cuda", "device=cuda needs a GPU"),
         ("train.py --image i --out s3://b/x --launcher torchrun", "launcher"),
         ("train.py --image i --out s3://b/x --address auto", "--address: the cluster is that which KubeRay makes"),
         ("train.py --image i --out s3://b/x --fresh", "--fresh would begin anew"),
-        ("train.py --image i --out s3://b/x --worker-cpu 500m", "worker_cpu=500m"),
+        ("train.py --image i --out s3://b/x --dry-run", "--dry-run would run nothing"),
+        ("train.py --image i --out s3://b/x --worker-cpu 500m", "--worker-cpu 500m"),
         ("train.py --image i --out s3://b/x --name mine", "--name is a flag of train.py, too"),
+        ("train.py --image i --out s3://b/x --queue 1 2", "--queue is a flag of train.py, too"),
+        ("--queue team train.py --image i --out s3://b/x --queue 1 2", "--queue is a flag of train.py, too"),
+        ("train.py --image i --out s3://b/x --worker-gpu 1 2", "--worker-gpu 1 2"),
+        ("train.py --image i --out s3://b/x --volume a:/a b:/b", "--volume a:/a b:/b"),
+        ("train.py --out s3://b/x --image", "--image"),
+        ("train.py --image i --out s3://b/x --worker-memory 900GB", "--worker-memory 900GB"),
+        ("train.py --image i --out s3://b/x --backoff-limit -1", "--backoff-limit -1"),
         ("train.py --image i --out s3://b/x -- --nothing", "train.py"),
     ],
 )
@@ -118,6 +133,16 @@ def test_the_largest_value_is_found_on_the_cluster(kubernetes: DmlsRay) -> None:
 def test_a_folder_of_a_volume_keeps_results(kubernetes: DmlsRay) -> None:
     code, _, _ = kubernetes("train.py", "--image", "i", "--out", "/data/x", "--volume", "data:/data")
     assert code == 0
+
+
+def test_texts_that_kubectl_would_read_as_numbers_or_truth_values_are_quoted(kubernetes: DmlsRay) -> None:
+    labels = "a=1e3,b=y,c=0o17,d=1.5e3,e=No,f=017,g=1_0,h=x"
+    code, out, _ = kubernetes("train.py", *KEPT, "--worker-node-selectors", labels, "--secret", "12e03")
+    assert code == 0
+    for label in labels.split(",")[:-1]:
+        key, value = label.split("=")
+        assert re.search(f"""^ +'?{key}'?: ['"]{value}['"]$""", out, re.MULTILINE), label
+    assert "name: '12e03'" in out
 
 
 def test_help_has_the_flags_of_the_job(kubernetes: DmlsRay) -> None:

@@ -88,8 +88,8 @@ CHECKS: dict[str, Callable[[Any], bool]] = {
 EVERYTHING = RayJobOptions(
     image="registry/train:1", name="a-sweep", worker_replicas=2, worker_cpu=96, worker_memory="900Gi", worker_gpu=8,
     worker_node_selectors=("gpu=h100", "zone=a"), head_cpu=4, head_memory="8Gi", ray_version="2.60.0",
-    working_dir="s3://bucket/code.zip", volume=("data:/data", "more:/more"), secret="aws", service_account="trainer",
-    queue="team-a", priority_class="dev", backoff_limit=2, active_deadline_seconds=7200,
+    working_dir="s3://bucket/code.zip", volume=("data:/data", "more:/more", "data:/again"), secret="aws",
+    service_account="trainer", queue="team-a", priority_class="dev", backoff_limit=2, active_deadline_seconds=7200,
 )  # fmt: skip
 WORDS = ["dmls-ray", "sweep", "train.py", "--batch-size", "16", "32", "--out", "s3://bucket/x"]
 
@@ -152,7 +152,10 @@ def test_no_rank_runs_on_the_head_and_workers_have_what_was_asked_for() -> None:
         mounts = {mount["mountPath"]: mount["name"] for mount in pod["containers"][0]["volumeMounts"]}
         claims = {item["name"]: item["persistentVolumeClaim"]["claimName"] for item in pod["volumes"][1:]}
         assert mounts.pop("/dev/shm") == "shared-mem"
-        assert {path: claims[name] for path, name in mounts.items()} == {"/data": "data", "/more": "more"}
+        assert {path: claims[name] for path, name in mounts.items()} == {
+            "/data": "data", "/more": "more", "/again": "data",
+        }  # fmt: skip
+        assert sorted(claims.values()) == ["data", "more"], "a claim is one volume"
         assert pod["containers"][0]["envFrom"] == [{"secretRef": {"name": "aws"}}]
 
 
@@ -183,15 +186,42 @@ def test_the_name_of_what_is_run_becomes_a_name_that_kuberay_takes(text: str, na
         ({"image": "i", "name": "A_b"}, "name=A_b"),
         ({"image": "i", "name": "a" * 48}, "name=aaa"),
         ({"image": "i", "worker_memory": "4 GB"}, "worker_memory=4 GB"),
+        ({"image": "i", "worker_memory": "0"}, "worker_memory=0"),
+        ({"image": "i", "head_memory": "0.0Gi"}, "head_memory=0.0Gi"),
         ({"image": "i", "worker_cpu": 0}, "worker_cpu=0"),
+        ({"image": "i", "worker_replicas": 10**9}, "worker_replicas=1000000000"),
+        ({"image": "my image"}, "image=my image"),
+        ({"image": "registry/Train"}, "image=registry/Train"),
+        ({"image": ""}, "image="),
+        ({"image": "i", "secret": "My Secret"}, "secret=My Secret"),
+        ({"image": "i", "secret": "a..b"}, "secret=a..b"),
+        ({"image": "i", "service_account": "A B"}, "service_account=A B"),
+        ({"image": "i", "queue": "Q Q"}, "queue=Q Q"),
+        ({"image": "i", "queue": "q" * 64}, "queue=qqq"),
+        ({"image": "i", "queue": "q", "priority_class": "high "}, "priority_class=high"),
         ({"image": "i", "worker_gpu": 8}, "--worker-cpu 2 is less than a core for each of --worker-gpu 8"),
         ({"image": "i", "backoff_limit": -1}, "backoff_limit=-1"),
         ({"image": "i", "priority_class": "p"}, "add --queue"),
         ({"image": "i", "volume": ("data",)}, "--volume data is not CLAIM:/PATH"),
+        ({"image": "i", "volume": ("c:/data:ro",)}, "--volume c:/data:ro is not CLAIM:/PATH"),
+        ({"image": "i", "volume": ("C:/data",)}, "--volume C:/data is not CLAIM:/PATH"),
+        ({"image": "i", "volume": ("c:/data /more",)}, "--volume c:/data /more is not CLAIM:/PATH"),
+        ({"image": "i", "volume": ("c:/data", "d:/data/")}, "--volume c:/data,d:/data/ has a path twice"),
+        ({"image": "i", "volume": ("c:/dev/shm",)}, "hides /dev/shm"),
+        ({"image": "i", "volume": ("c:/data/../dev",)}, "hides /dev/shm"),
         ({"image": "i", "worker_node_selectors": ("gpu",)}, "--worker-node-selectors gpu is not KEY=VALUE"),
+        ({"image": "i", "worker_node_selectors": ("bad key!=v w",)}, "--worker-node-selectors bad key!=v w is not"),
+        ({"image": "i", "worker_node_selectors": ("a=" + "b" * 64,)}, "--worker-node-selectors a=bbb"),
+        ({"image": "i", "worker_node_selectors": ("a=b", "a=c")}, "--worker-node-selectors a=b,a=c has a key twice"),
         ({"image": "i", "ray_version": "2.51.2"}, "--ray-version 2.51.2 knows no token"),
         ({"image": "i", "ray_version": "nightly"}, "ray_version=nightly"),
-        ({"image": "i", "working_dir": "code"}, "--working-dir code is not seen by pods"),
+        ({"image": "i", "ray_version": "2.60.0 x"}, "ray_version=2.60.0 x"),
+        ({"image": "i", "working_dir": "code"}, "--working-dir code is no zip file"),
+        ({"image": "i", "working_dir": "s3://b/a #c: d.zip"}, "--working-dir s3://b/a #c: d.zip is no zip file"),
+        ({"image": "i", "working_dir": "s3://b/$HOME.zip"}, "--working-dir s3://b/$HOME.zip is no zip file"),
+        ({"image": "i", "working_dir": "s3://b/code.tar.gz"}, "--working-dir s3://b/code.tar.gz is no zip file"),
+        ({"image": "i", "working_dir": "ftp://b/code.zip"}, "--working-dir ftp://b/code.zip is no zip file"),
+        ({"image": "i", "working_dir": "s3:///code.zip"}, "--working-dir s3:// has no bucket"),
         ({"image": "i", "working_dir": "s3://key:secret@bucket/x.zip"}, "credentials"),
     ],
 )
@@ -201,10 +231,31 @@ def test_what_kuberay_would_refuse_or_nobody_could_read_is_refused(given: dict[s
     assert "\n" not in str(refused.value)
 
 
+def test_a_name_that_ends_in_a_new_line_is_refused() -> None:
+    with pytest.raises(ConfigError, match="name=train"):
+        RayJobOptions(image="i", name="train\n")
+
+
+@pytest.mark.parametrize(
+    "image",
+    ["i", "rayproject/ray:2.60.0-py311-gpu", "REG.io:5000/my_org/a.b__c:V1", "r.io/a@sha256:0af1", "[::1]:5000/a"],
+)
+def test_images_of_any_registry_are_taken(image: str) -> None:
+    assert RayJobOptions(image=image).image == image
+
+
+@pytest.mark.parametrize("label", ["gpu=h100", "cloud.google.com/gke-accelerator=nvidia-h100", "Zone_1.a=", "n=1e3"])
+def test_labels_of_nodes_are_taken_as_kubernetes_has_them(label: str) -> None:
+    assert "=".join(*RayJobOptions(image="i", worker_node_selectors=(label,)).node_labels.items()) == label
+
+
 @pytest.mark.parametrize(
     ("folder", "is_kept"),
-    [("s3://b/x", True), ("gs://b/x", True), ("/data/x", True), ("/database/x", False), ("x", False)],
-)
+    [
+        ("s3://b/x", True), ("gs://b/x", True), ("/data/x", True), ("/tmp/../data/x", True), ("/data/../more", True),
+        ("/database/x", False), ("x", False), ("data/x", False), ("/data/../tmp/x", False), ("/data/..", False),
+    ],
+)  # fmt: skip
 def test_results_outlive_pods_on_a_store_or_a_mounted_volume(folder: str, is_kept: bool) -> None:
     assert EVERYTHING.outlives_pods(folder) == is_kept
 
@@ -212,6 +263,7 @@ def test_results_outlive_pods_on_a_store_or_a_mounted_volume(folder: str, is_kep
 NASTY = [
     ["--batch-size", "16", "32"],
     ["--note", "two words", ""],
+    ["--note", "$(RAY_ADDRESS)", "$$(RAY_ADDRESS)", "$$$(RAY_ADDRESS)", "$(NONE)", "$", "$$", "a$"],
     ["--note", "it's", 'a "quote"', "$HOME `id` $(id) $$ ${x}", "*?[a]{b,c}~", "; true | false & > x #", "!x"],
     ["--metric-regex", "loss", r"loss: (\d+\.\d+)\s*$"],
     ["back\\slash", "\\", "\\\\", '\\"', 'a\\\\"b', "a b\\", "'\\''", "\\$HOME", '"\\"'],
@@ -239,15 +291,23 @@ subprocess.run(given[-1], shell=True, check=True)  # as the supervisor of a job 
 """
 
 
+def as_kubernetes_expands(text: str) -> str:
+    """An argument of a container that has RAY_ADDRESS: $(RAY_ADDRESS) is replaced, and $$ by $."""
+    return re.sub(r"\$(\$|\(RAY_ADDRESS\))", lambda found: "$" if found[1] == "$" else "http://head:8265", text)
+
+
 @pytest.mark.parametrize("words", NASTY, ids=range(len(NASTY)))
-def test_two_shells_and_ray_job_submit_make_the_same_words_of_the_entrypoint(words: list[str], tmp_path: Path) -> None:
+def test_kubernetes_two_shells_and_ray_job_submit_make_the_same_words_of_the_entrypoint(
+    words: list[str], tmp_path: Path
+) -> None:
     command = tmp_path / "dmls-ray"
     command.write_text(SAYS_ITS_WORDS)
     command.chmod(0o755)
     environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
     job = rayjob(RayJobOptions(image="i"), "train", ["dmls-ray", "sweep", *words])
     # As KubeRay puts it into the container of the submitter.
-    line = f"{shlex.join([sys.executable, '-c', SUBMIT])} {job['spec']['entrypoint'].strip()} ;"
+    entrypoint = as_kubernetes_expands(job["spec"]["entrypoint"].strip())
+    line = f"{shlex.join([sys.executable, '-c', SUBMIT])} {entrypoint} ;"
     done = subprocess.run(["bash", "-ce", line], env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout.splitlines()[-1]) == ["sweep", *words]

@@ -44,7 +44,7 @@ def test_fields_are_ordered_by_group_and_those_of_none_follow() -> None:
 class Bounded:
     lr: PositiveNumber = 0.1
     share: Annotated[float, Meta(ge=0, lt=1)] | None = None
-    limit: float = setting(60.0, reads=lambda text: float(text.removesuffix("s")))
+    limit: PositiveNumber = setting(60.0, reads=lambda text: float(text.removesuffix("s")))
 
 
 @pytest.mark.parametrize(
@@ -56,6 +56,7 @@ class Bounded:
         ("share", 1.0, "share=1.0: expected float < 1.0."),
         ("share", "much", "share=much: expected float | none."),
         ("limit", "soon", "limit=soon: could not convert string to float: 'soon'."),
+        ("limit", "-5s", "limit=-5s: expected float > 0.0."),
     ],
 )
 def test_a_wrong_value_is_refused_with_field_value_and_way_out(name: str, value: Any, message: str) -> None:

@@ -80,7 +80,8 @@ def make_cluster(job: dict[str, Any], head: Host, worker: Host, folder: Path, en
 
 def submit(job: dict[str, Any], head: Host, env: dict[str, str], name: str) -> list[str]:
     """The command that KubeRay's submitter runs in a shell."""
-    entrypoint = job["spec"]["entrypoint"]
+    # Kubernetes makes $ of $$ in arguments of a container.
+    entrypoint = job["spec"]["entrypoint"].replace("$$", "$")
     return [
         "bash",
         "-ce",

@@ -39,7 +39,15 @@ def test_a_uri_with_credentials_is_refused_without_showing_them(uri: str) -> Non
 
 @pytest.mark.parametrize(
     "location",
-    ["s3://b/x", "s3://b/a@b?region=eu-west-1", "gs://anonymous@b/x", "abfs://c@account/x", "x", Path("x@y:z")],
+    [
+        "s3://b/x",
+        "s3://b/a@b?region=eu-west-1",
+        "gs://anonymous@b/x",
+        "abfs://c@account/x",
+        "hdfs:///x",
+        "x",
+        Path("x@y:z"),
+    ],
 )
 def test_a_location_without_a_secret_is_accepted(location: str | Path) -> None:
     check_location(location)
@@ -49,6 +57,13 @@ def test_a_location_without_a_secret_is_accepted(location: str | Path) -> None:
 def test_a_uri_that_lacks_a_slash_is_refused_and_is_no_folder(location: str | Path) -> None:
     with pytest.raises(ConfigError, match="is a URI that lacks a slash, as a path does; give it as a text"):
         check_location(location)
+
+
+@pytest.mark.parametrize("uri", ["s3://", "s3:///key:HIDDEN@x", "gs://?token=HIDDEN", "abfs:// /x"])
+def test_a_uri_without_a_bucket_is_refused_without_showing_the_rest(uri: str) -> None:
+    with pytest.raises(ConfigError, match=r"--out \w+:// has no bucket") as raised:
+        check_location(uri, "--out")
+    assert "HIDDEN" not in str(raised.value)
 
 
 def test_a_uri_that_cannot_be_parsed_is_refused_without_showing_it() -> None:

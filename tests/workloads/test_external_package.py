@@ -93,7 +93,7 @@ def test_its_fields_are_flags(capsys: pytest.CaptureFixture[str]) -> None:
     assert "--model" not in help_text
 
     assert sweep("--points", "many", **PI) == 2
-    assert "points=many: expected int." in capsys.readouterr().err
+    assert "--points many: expected int." in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("folder")
