@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dmls_ray.analysis.findings.same_losses import LossVerdict
 from dmls_ray.analysis.findings.same_training import TrainingChange
 from dmls_ray.analysis.trials.steps import PARTS, TOGETHER, StepChange
+from dmls_ray.analysis.trials.trial import Trial
 
 TRAINING: Mapping[str, str] = {
     "same": "No change of the training was seen",
@@ -150,3 +151,19 @@ def _collectives_text(kinds: Mapping[str, float] | None, decimals: int) -> str:
         return "not known"
     texts = [f"{ms:.{decimals}f} {kind.replace('_', '-')}" for kind, ms in kinds.items()]
     return ", ".join(texts) or "none"
+
+
+def set_up_lines(trial: Trial | None, preload: str | None) -> list[str]:
+    """What shortens the runs of a user's code that are mostly set-up, if libraries are imported in it; else nothing.
+
+    Args:
+        trial: one of the trials; None without any.
+        preload: the libraries that runs find imported.
+    """
+    if trial is None or preload is not None or not trial.records[0].code:
+        return []
+    # Of the last run, since the first one reads more from the disk.
+    set_up, total = (trial.records[-1].metrics.get(name, 0.0) for name in ("setup_s", "total_s"))
+    if set_up < max(1.0, total / 2):
+        return []
+    return [f"Set-up takes {set_up:.1f} of the {total:.1f} s of a run; --preload MODULE,... imports libraries once."]

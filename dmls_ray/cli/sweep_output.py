@@ -15,6 +15,7 @@ from dmls_ray.analysis.findings.answer import best_first
 from dmls_ray.analysis.findings.question import SweepQuestion
 from dmls_ray.analysis.results import Results, load
 from dmls_ray.analysis.summary import SweepSummary
+from dmls_ray.analysis.words_on_training import set_up_lines
 from dmls_ray.cli.commands.tables import print_summary
 from dmls_ray.cli.console import say
 from dmls_ray.cli.request import Request
@@ -151,7 +152,8 @@ def show_results(
         say(console, f"Report: {report}; next to it {files}, runs.jsonl and sweep.json")
         if plan.asked is not None:
             say(console, f"Again: dmls-ray sweep {shlex.quote(below(results.where, SWEEP_FILE))}")
-        for line in describe_further_commands(summary, is_search=options.search):
+        further = describe_further_commands(summary, is_search=options.search)
+        for line in [*further, *set_up_lines(next(iter(summary.table.rows), None), options.preload)]:
             say(console, line)
 
 

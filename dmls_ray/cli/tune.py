@@ -11,7 +11,7 @@ from typing import Any
 from dmls_ray.analysis.json_objects import TriedObject, Tune, effect_object
 from dmls_ray.analysis.metrics import MEMORY_METRICS
 from dmls_ray.analysis.words import amount_text
-from dmls_ray.analysis.words_on_training import training_text, why_text
+from dmls_ray.analysis.words_on_training import set_up_lines, training_text, why_text
 from dmls_ray.cli.call import Call
 from dmls_ray.cli.console import EXIT_FAILED, EXIT_OK, print_json, say
 from dmls_ray.cli.request import Request, parse_request
@@ -23,7 +23,7 @@ from dmls_ray.config.axes import Range
 from dmls_ray.config.fields import FieldSpec
 from dmls_ray.config.options import Until
 from dmls_ray.config.sweep_file import Preset, What
-from dmls_ray.config.tunables import ROLES, roles_of
+from dmls_ray.config.tunables import ROLES, VARIABLES, roles_of
 from dmls_ray.config.value_texts import as_flag_value
 from dmls_ray.execution.planning import results_location
 from dmls_ray.execution.tuning import Tried, Tuner, Tuning
@@ -64,9 +64,10 @@ def tune(call: Call) -> int:
     help_text = "Flag of a setting that is not recognized by name, or none for no flag: --flag batch=--bs workers=none"
     parser.add_argument("--flag", nargs="+", action="extend", default=[], metavar="SETTING=FLAG", help=help_text)
     request = parse_request(parser, preset, call.words, what)
-    specs = request.workload.schema().specs
+    with_variables = request.workload.with_variables(VARIABLES)
+    specs = with_variables.schema().specs
     roles = roles_of(specs, _corrected(request.given["flag"], specs))
-    workload, given = request.workload.split_off(tuple(specs))
+    workload, given = with_variables.split_off(tuple(specs))
     base = {**given, **{name: _one_value(name, values) for name, values in request.axes.items()}}
     asked = request.options
     _check(request)
@@ -98,7 +99,7 @@ def tune(call: Call) -> int:
         print_json(json_object(found, where, start, best if found.is_faster else start))
         return EXIT_OK
     say(console, "")
-    for line in describe(found, start, best):
+    for line in [*describe(found, start, best), *set_up_lines(found.start, asked.preload)]:
         say(console, line)
     say(console, f"runs      {where}; dmls-ray table {shlex.quote(where)} shows all of them")
     return EXIT_OK
@@ -165,7 +166,7 @@ def describe_settings(found: Tuning, specs: Mapping[str, FieldSpec]) -> str:
     for role, name in found.roles.items():
         value = found.base.get(name, specs[name].default)
         shown = "not set" if value is None else as_flag_value(value)
-        texts.append(f"{role.replace(' ', '-')}={flag_of(name)} ({shown})")
+        texts.append(f"{role.replace(' ', '-')}={name if name in VARIABLES else flag_of(name)} ({shown})")
     seen = ""
     if found.start is not None and (samples := found.start.value_of("samples_per_step")):
         seen = f" A step has {samples:,.10g} samples."
@@ -248,7 +249,7 @@ def _describe_gain(found: Tuning) -> str:
 def _describe_step(tried: Tried) -> str:
     assert tried.effect is not None
     why = why_text(tried.why).removeprefix("Why: ").rstrip(".")
-    return _join([f"{tried.change} {amount_text(tried.effect)}", _describe_training(tried), why])
+    return _join([f"{tried.change} {amount_text(tried.effect)}", _describe_training(tried), tried.change.does, why])
 
 
 def _describe_training(tried: Tried) -> str:
@@ -269,7 +270,7 @@ def _describe_lost(tried: Tried) -> str:
     verdict = "equal within --equivalent" if tried.effect.verdict == "equal" else _GAINS[tried.effect.gain]
     if tried.is_forbidden:
         verdict = training_text(tried.training)
-    return _join([f"{tried.change} {amount_text(tried.effect)}", _describe_training(tried), verdict])
+    return _join([f"{tried.change} {amount_text(tried.effect)}", _describe_training(tried), verdict, tried.change.does])
 
 
 def _describe_memory(found: Tuning) -> str:

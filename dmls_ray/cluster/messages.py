@@ -37,6 +37,8 @@ class TrainerSettings:
     own."""
     user_code_entry: str = ""
     """Entry point of the runs with user code, `module:function`; empty if there are none."""
+    preload: str = ""
+    """Libraries that are imported once for these runs, as those of `import_libraries`; empty without any."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -282,6 +282,8 @@ class WorkerGroupSpec:
     """Data sets that each machine prepares before its ranks serve."""
     user_code_entry: str = ""
     """As `TrainerSettings.user_code_entry`."""
+    preload: str = ""
+    """As `TrainerSettings.preload`."""
     user_code: str = ""
     """Digest of the user's code that ranks import before their first run; empty if they import none."""
 

@@ -149,7 +149,7 @@ def _register(settings: TrainerSettings) -> tuple[RankRegistration, TCPStore, Fo
             os.environ.setdefault("GLOO_SOCKET_IFNAME", interface)
             os.environ.setdefault("NCCL_SOCKET_IFNAME", interface)
     # It imports the same as this process, meanwhile.
-    server = _fork_server(settings.user_code_entry) if settings.user_code_entry else None
+    server = _fork_server(settings.user_code_entry, settings.preload) if settings.user_code_entry else None
     preload(settings.user_code_entry or workload(DEFAULT).entrypoint)
     from ray.train.torch import get_device
 
@@ -181,8 +181,8 @@ def _register(settings: TrainerSettings) -> tuple[RankRegistration, TCPStore, Fo
     return card, store, server
 
 
-def _fork_server(entrypoint: str) -> ForkServer:
-    return ForkServer("dmls_ray.training.rank:preload", entrypoint)
+def _fork_server(entrypoint: str, libraries: str = "") -> ForkServer:
+    return ForkServer("dmls_ray.training.rank:preload", entrypoint, libraries)
 
 
 def _machine(settings: TrainerSettings) -> str:

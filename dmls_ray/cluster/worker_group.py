@@ -208,6 +208,7 @@ class WorkerGroup:
             machine_order=dict(self._places),
             data=tuple(self._demand.data),
             user_code_entry=self._demand.user_code_entry,
+            preload=self._demand.preload,
         )
 
     def check(self) -> None:

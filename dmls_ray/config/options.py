@@ -85,6 +85,9 @@ class Options(RunLimits, Until):
     search: bool = setting(False, group="runs")
     """Search for the best configuration: runs share the ranks, and poor ones are stopped early. Without it, one run
     at a time, so that times can be compared."""
+    preload: str | None = setting(None, group="runs")
+    """Installed libraries, as transformers,datasets, that are imported once for all runs of a script or a function,
+    instead of in the set-up of each run."""
     searcher: str = setting("grid", group="search")
     """Of a search: grid (every combination), random, or one of Ray Tune's: optuna, hyperopt, bayesopt, ..."""
     trials: Count = setting(16, group="search")

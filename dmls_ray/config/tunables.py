@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from dmls_ray.config.fields import FieldSpec
@@ -21,7 +22,13 @@ class Tunable:
     """What the setting is, in words."""
     names: str
     """Regular expression of the names of its field or flag, in lower case with underscores."""
-    values: Values
+    values: Values = lambda spec, base, cores: ()
+    variables: Mapping[str, str] = field(default_factory=dict)
+    """Variables of the environment of a script, with the values to try together, in place of `values`."""
+    does: str = ""
+    """What these values do."""
+    device: str = ""
+    """Kind of device, `cpu` or `cuda`, on which it has an effect; empty for any."""
     changes_training: bool = False
     """Whether other values train another model: the steps, the batches or the number format differ."""
     ddp_only: bool = False
@@ -69,9 +76,22 @@ BATCH = Tunable(
 ACCUMULATION = Tunable(
     role="accumulation",
     names=r"(grad_|gradient_)?(accum|acc|accumulation|accumulate)(_steps|_iter|_iters|_grad_batches)?|update_freq",
-    values=lambda spec, base, cores: (),
 )
 """The batch and the accumulation are tried together, at one product; see `at_one_product`."""
+
+_OF_ENVIRONMENT = (
+    Tunable(role="kept memory", names="malloc_mmap_max_", device="cpu",
+            variables={"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": "2147483647"},
+            does="freed memory stays in the process, so that large tensors cause no page faults"),
+    Tunable(role="expandable segments", names="pytorch_cuda_alloc_conf", device="cuda",
+            variables={"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"},
+            does="segments of GPU memory grow, so that tensors of varying sizes leave less of it unused"),
+    Tunable(role="tf32", names="torch_allow_tf32_cublas_override", device="cuda", changes_training=True,
+            variables={"TORCH_ALLOW_TF32_CUBLAS_OVERRIDE": "1"},
+            does="factors of float32 matrix products are rounded to TF32"),
+)  # fmt: skip
+"""What libraries read from the environment, and no flag of a script says."""
+VARIABLES = tuple(name for tunable in _OF_ENVIRONMENT for name in tunable.variables)
 
 TUNABLES: Sequence[Tunable] = (
     Tunable(
@@ -79,8 +99,10 @@ TUNABLES: Sequence[Tunable] = (
         names=r"(num_|n_|loader_|data_|dataloader_|dataloader_num_)?workers",
         values=_worker_counts,
     ),
+    Tunable(role="prefetch", names=r"(dataloader_)?prefetch_factor", values=lambda spec, base, cores: (4, 8)),
     Tunable(role="threads", names="threads_per_rank", values=_thread_counts),
     Tunable(role="compile", names=r"(use_|torch_|torch)?compiled?", values=_others),
+    Tunable(role="compile mode", names=r"(torch_)?compile_mode", values=_other_choices),
     Tunable(role="pinned memory", names=r"(dataloader_)?pin_mem(ory)?", values=_other_state),
     Tunable(role="memory format", names=r"channels_last|memory_format", values=_others),
     Tunable(role="bucket size", names=r"(ddp_)?bucket_(cap|size)(_mb|_mib)?", values=_bucket_sizes, ddp_only=True),
@@ -91,6 +113,7 @@ TUNABLES: Sequence[Tunable] = (
         names=r"(grad|gradient|activation)_(checkpointing|ckpt)|recompute",
         values=_other_state,
     ),
+    *_OF_ENVIRONMENT,
     Tunable(
         role="precision",
         names=r"precision|mixed_precision|(use_)?amp|(amp_)?dtype|bf16|fp16",
@@ -112,6 +135,8 @@ class Change:
     values: Mapping[str, Any]
     """Field -> value."""
     changes_training: bool = False
+    does: str = ""
+    """What they do; empty where their names say it."""
 
     def __str__(self) -> str:
         return " ".join(f"{name}={value}" for name, value in self.values.items())
@@ -150,7 +175,9 @@ def changes_of(
     tunable = next(item for item in TUNABLES if item.role == role)
     name = roles[role]
     values = tunable.values(specs[name], base.get(name, specs[name].default), cores)
-    return [Change(values={name: value}, changes_training=tunable.changes_training) for value in values]
+    tried: list[Mapping[str, Any]] = [{name: value} for value in values]
+    change = functools.partial(Change, changes_training=tunable.changes_training, does=tunable.does)
+    return [change(values=each) for each in tried or [tunable.variables] if not each.items() <= base.items()]
 
 
 def at_one_product(roles: Mapping[str, str], specs: Mapping[str, FieldSpec], base: Mapping[str, Any]) -> list[Change]:

@@ -39,7 +39,7 @@ from dmls_ray.storage.runs_file import RUNS, read_records
 from dmls_ray.storage.store import Store
 from dmls_ray.util.errors import ConfigError, ConflictError, NotKeptError, StoreError
 from dmls_ray.util.files import atomic_replace
-from dmls_ray.util.importing import import_function, is_importing
+from dmls_ray.util.importing import check_libraries, import_function, is_importing
 from dmls_ray.util.interpreter import uninterrupted
 from dmls_ray.util.programs import is_program
 from dmls_ray.util.text import did_you_mean
@@ -282,6 +282,10 @@ def check_plan(plan: Plan, options: Options, records: Sequence[RunRecord], locat
     reasons = [workload.infeasible_reason(config) for config in configs]
     if reasons and all(reasons):
         raise ConflictError(reasons[0])
+    if options.preload is not None:
+        if not any(run.identity.code and run.values["launcher"] == "ray" for run in plan.runs):
+            raise ConfigError(f"--preload {options.preload} is for scripts and functions with launcher ray; drop it.")
+        check_libraries(options.preload)
 
 
 def _write_derived(store: Store, view: View, *, changed: bool) -> None:

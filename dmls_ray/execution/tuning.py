@@ -130,6 +130,7 @@ class Tuner:
         found = self.found
         table, _ = self._measure([{}], repeats=1)
         start = found.start = found.end = table.rows[0]
+        self._device = start.records[0].device
         found.run_s = seconds_of_run(start.records[0])
         samples = start.value_of("samples_per_step")
         if BATCH.role not in found.roles and samples:
@@ -162,6 +163,8 @@ class Tuner:
             changes = changes_of(role, found.roles, self._specs, found.base, self._cores)
             if tunable.ddp_only and ranks == 1:
                 found.not_tried[role] = "it is one of several ranks"
+            elif not self._device.startswith(tunable.device):
+                found.not_tried[role] = f"it has no effect on {self._device}"
             elif tunable.changes_training and not self._change_training:
                 found.not_tried[role] = "it changes the training; --change-training tries it"
             elif not changes:

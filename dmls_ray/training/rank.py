@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import importlib
 import time
@@ -13,6 +14,7 @@ from dmls_ray.config.identity import Identity
 from dmls_ray.config.runtime import RuntimeConfig
 from dmls_ray.records.run_events import Progress, RankEvent, RankResult
 from dmls_ray.training.run_clock import RunClock
+from dmls_ray.util.importing import import_libraries
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -164,7 +166,7 @@ def limit_progress(emit: Emit) -> Emit:
     return limited
 
 
-def preload(entrypoint: str = "dmls_ray.training.child_run") -> None:
+def preload(entrypoint: str = "dmls_ray.training.child_run", libraries: str = "") -> None:
     """Import what runs with an entry point need.
 
     Imported objects are kept from the garbage collector. Without collections the imports take three quarters of the
@@ -172,6 +174,7 @@ def preload(entrypoint: str = "dmls_ray.training.child_run") -> None:
 
     Args:
         entrypoint: `module:function`; by default, what all runs need.
+        libraries: those of the user's that runs need, too, as `import_libraries` takes them; empty without any.
     """
     gc.disable()
     import torch
@@ -179,6 +182,9 @@ def preload(entrypoint: str = "dmls_ray.training.child_run") -> None:
     # Not by `import_function`, which would take a broken installation for an error in the user's code.
     importlib.import_module(entrypoint.partition(":")[0])
     importlib.import_module("dmls_ray.training.child_run")
+    # They were imported on the driver. Where one is missing on this machine, the run that imports it says so.
+    with contextlib.suppress(Exception):
+        import_libraries(libraries)
 
     # The first optimizer of a process imports much of PyTorch's compiler.
     torch.optim.SGD([torch.zeros(1, requires_grad=True)])

@@ -7,15 +7,17 @@ import functools
 import importlib
 import importlib.util
 import os
+import subprocess
 import sys
 import sysconfig
+import threading
 import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from dmls_ray.util.errors import UnknownNameError, UserCodeError
+from dmls_ray.util.errors import ConfigError, UnknownNameError, UserCodeError
 from dmls_ray.util.programs import is_program
 from dmls_ray.util.text import did_you_mean
 
@@ -130,6 +132,38 @@ def _end_of_standard_library() -> int:
         if os.path.realpath(entry) in folders:
             end = place
     return end
+
+
+def import_libraries(names: str) -> None:
+    """Import installed libraries for processes that are forks of this one.
+
+    Args:
+        names: their modules, separated by commas.
+
+    Raises:
+        ImportError: one is not installed, or its import leaves what a fork does not have.
+    """
+    for name in filter(None, names.split(",")):
+        file = getattr(importlib.import_module(name.strip()), "__file__", None)
+        if file and not is_installed(file):
+            # Edits between two runs would have no effect.
+            raise ImportError(f"{file} is no file of an installed library, and runs import other code themselves")
+    if threading.active_count() > 1 or ("torch" in sys.modules and sys.modules["torch"].cuda.is_initialized()):
+        raise ImportError("the import starts a thread or CUDA, which forks of the process do not have")
+
+
+@functools.cache
+def check_libraries(names: str) -> None:
+    """Import libraries as `import_libraries`, in a process of its own.
+
+    Raises:
+        ConfigError: this fails; the line names the reason.
+    """
+    program = f"import sys; sys.path[:] = {sys.path!r}; from {__name__} import import_libraries as f; f({names!r})"
+    done = subprocess.run([sys.executable, "-c", program], stdin=subprocess.DEVNULL, capture_output=True, check=False)
+    if done.returncode:
+        *_, reason = f"exit code {done.returncode}", *done.stderr.decode(errors="replace").strip().splitlines()
+        raise ConfigError(f"--preload {names}: {reason.rstrip('.')}; name installed libraries, separated by commas.")
 
 
 _importing = 0

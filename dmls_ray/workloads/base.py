@@ -99,6 +99,10 @@ class Workload:
         """The workload without the values that it fixes of these fields, and those values."""
         return self, {}
 
+    def with_variables(self, names: Sequence[str]) -> Workload:
+        """The workload with variables of the environment, not set by default, as further fields, if runs take any."""
+        return self
+
     def command_of(self, values: Mapping[str, Any]) -> str:
         """The command that trains with these values of fields, for a person to paste."""
         described = self.describe_sweep(values) or {}

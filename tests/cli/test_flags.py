@@ -60,6 +60,7 @@ VALUES = {
     "--metric-regex": "loss loss=(.*)",
     "--model": "simplecnn",
     "--out": "elsewhere",
+    "--preload": "psutil",
     "--range": "workers 1 2",
     "--repeats": "3",
     "--steps": "20",

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -421,3 +423,34 @@ def test_ab_leaves_the_users_checkpoint_alone_and_a_sweep_names_one_that_runs_go
 
     done = dmls_ray("sweep", "train.py", "--repeats", "2", "--out", "results/plain", folder=tmp_path)
     assert "Runs read files that earlier runs wrote (ckpt/latest.pt), so they may resume" in done.stdout, done.stderr
+
+
+def test_a_library_that_cannot_be_imported_is_refused_before_anything_starts(folder: Path, typed: Command) -> None:
+    done = typed("sweep", "train.py", "--preload", "not_installed", "--out", "out", "--", "--data", "/d")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "--preload not_installed: ModuleNotFoundError: No module named 'not_installed'" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    assert not (folder / "out").exists()
+    done = typed("sweep", "batch_size", "--preload", "psutil", "--out", "out")
+    assert (done.returncode, "--preload psutil is for scripts and functions" in done.stderr) == (2, True)
+
+
+@pytest.mark.slow
+def test_a_library_is_imported_once_for_all_runs_which_stay_the_same_trial(tmp_path: Path) -> None:
+    libraries = tmp_path / "site-packages"
+    libraries.mkdir()
+    (libraries / "heavy_library.py").write_text("import time\ntime.sleep(2)\n")
+    loop = SCRIPT.replace("import torch\n", "import heavy_library, torch\n").replace("required=True", "default='/d'")
+    (tmp_path / "train.py").write_text(loop)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(libraries), str(PROJECT)])}
+    trials, said = {}, {}
+    for name, words in (("without", []), ("with", ["--preload", "heavy_library"])):
+        command = [sys.executable, "-m", "dmls_ray", "sweep", "train.py", "--repeats", "2", "--out", name, *words]
+        done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        said[name] = re.findall("Set-up takes .* --preload", done.stdout)
+        trials[name] = load(tmp_path / name).records
+    assert all(record.metrics["setup_s"] > 2 for record in trials["without"])
+    assert all(record.metrics["setup_s"] < 2 for record in trials["with"])
+    assert [record.run_id for record in trials["without"]] == [record.run_id for record in trials["with"]]
+    assert (len(said["without"]), said["with"]) == (1, [])

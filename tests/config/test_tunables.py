@@ -7,7 +7,7 @@ from typing import Literal
 import pytest
 
 from dmls_ray.config.fields import FieldSpec
-from dmls_ray.config.tunables import at_one_product, changes_of, roles_of
+from dmls_ray.config.tunables import TUNABLES, VARIABLES, at_one_product, changes_of, roles_of
 
 
 def specs_of(**hints: object) -> dict[str, FieldSpec]:
@@ -32,6 +32,8 @@ def specs_of(**hints: object) -> dict[str, FieldSpec]:
         ("opt", "optimizer"),
         ("gradient_checkpointing", "activation checkpointing"),
         ("bucket_cap_mb", "bucket size"),
+        ("prefetch_factor", "prefetch"),
+        ("compile_mode", "compile mode"),
     ],
 )
 def test_flags_of_common_scripts_are_recognized_by_their_names(name: str, role: str) -> None:
@@ -71,3 +73,22 @@ def test_the_other_values_of_a_setting_are_tried() -> None:
         changes = changes_of(role, roles, specs, {"workers": 2, "compile": False, "opt": "adam"}, cores=4)
         values[role] = [*{name: None for change in changes for name in map(str, change.values.values())}]
     assert values == {"loader workers": ["0", "1", "4", "8"], "compile": ["True"], "optimizer": ["sgd", "lion"]}
+
+
+def test_variables_of_one_setting_are_tried_together_unless_they_are_set_so_and_each_says_what_it_does() -> None:
+    specs = {name: FieldSpec(name) for name in VARIABLES}
+    roles = roles_of(specs, {})
+    tried = [change for role in roles for change in changes_of(role, roles, specs, {}, cores=2)]
+    assert [name for change in tried for name in change.values] == [*VARIABLES]
+    assert all(change.does for change in tried)
+    assert [change.changes_training for change in tried] == [role == "tf32" for role in roles]
+    (memory,) = changes_of("kept memory", roles, specs, {"MALLOC_MMAP_MAX_": "7"}, cores=2)
+    assert changes_of("kept memory", roles, specs, memory.values, cores=2) == []
+
+
+def test_what_variables_do_to_a_device_is_tried_there_alone() -> None:
+    assert {tunable.role: tunable.device for tunable in TUNABLES if tunable.variables} == {
+        "kept memory": "cpu",
+        "expandable segments": "cuda",
+        "tf32": "cuda",
+    }

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from dmls_ray.util.errors import UnknownNameError, UserCodeError
+from dmls_ray.util.errors import ConfigError, UnknownNameError, UserCodeError
 from dmls_ray.util.importing import (
+    check_libraries,
     import_function,
     is_installed,
     is_reference,
@@ -188,3 +189,49 @@ def test_metadata_without_a_list_of_files_beside_it_make_no_file_installed(
 @pytest.mark.parametrize("folder", ["lib/site-packages", "lib/dist-packages", "tool-1.0-py3.egg", "tool-1.0-any.whl"])
 def test_what_lies_in_a_folder_or_an_archive_of_packages_is_installed(tmp_path: Path, folder: str) -> None:
     assert is_installed(str(tmp_path / folder / "tool" / "part.py"))
+
+
+@pytest.fixture
+def libraries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of installed packages that imports search."""
+    folder = tmp_path / "site-packages"
+    folder.mkdir()
+    monkeypatch.syspath_prepend(folder)
+    return folder
+
+
+def test_libraries_that_can_be_imported_are_and_leave_nothing_in_this_process(libraries: Path) -> None:
+    (libraries / "library_one.py").write_text("import sys\nprint('noise', file=sys.stderr)\n")
+    (libraries / "library_two.py").write_text("")
+    check_libraries("library_one, library_two")
+    assert "library_one" not in sys.modules
+
+
+@pytest.mark.parametrize(
+    ("name", "source", "reason"),
+    [
+        ("library_absent", None, "ModuleNotFoundError: No module named 'library_absent'"),
+        ("library_broken", "1 / 0", "ZeroDivisionError: division by zero"),
+        ("library_dead", "import os; os._exit(3)", "exit code 3"),
+        (
+            "library_threads",
+            "import threading, time; threading.Thread(target=time.sleep, args=(60,), daemon=True).start()",
+            "ImportError: the import starts a thread or CUDA",
+        ),
+    ],
+)
+def test_a_library_that_runs_cannot_find_imported_is_refused_with_the_reason(
+    libraries: Path, name: str, source: str | None, reason: str
+) -> None:
+    if source is not None:
+        (libraries / f"{name}.py").write_text(source)
+    with pytest.raises(ConfigError) as caught:
+        check_libraries(name)
+    assert str(caught.value).startswith(f"--preload {name}: {reason}")
+    assert len(str(caught.value).splitlines()) == 1
+
+
+def test_the_users_own_modules_are_no_libraries_since_edits_between_runs_would_have_no_effect(folder: Path) -> None:
+    (folder / "mine_edited.py").write_text("")
+    with pytest.raises(ConfigError, match="mine_edited.py is no file of an installed library"):
+        check_libraries("mine_edited")

@@ -70,6 +70,8 @@ def numbers_logged(folder: str, faults: Faults) -> Iterator[ToldNumbers]:
         os.environ.setdefault(name, value)
     finder = _Finder(found, faults)
     sys.meta_path.insert(0, finder)
+    for name in _METHODS.keys() & sys.modules.keys():  # by --preload
+        finder.execute(lambda module: None, sys.modules[name])
     try:
         yield found
     finally:
@@ -98,10 +100,11 @@ class _Finder(importlib.abc.MetaPathFinder):
         spec = next((spec for spec in specs if spec is not None), None)
         if spec is not None and spec.loader is not None:
             execute = spec.loader.exec_module
-            spec.loader.exec_module = functools.partial(self._execute, execute)  # type: ignore[method-assign]
+            spec.loader.exec_module = functools.partial(self.execute, execute)  # type: ignore[method-assign]
         return spec
 
-    def _execute(self, execute: Callable[[ModuleType], None], module: ModuleType) -> None:
+    def execute(self, execute: Callable[[ModuleType], None], module: ModuleType) -> None:
+        """Execute a module, and let its methods tell what they are given."""
         execute(module)
         for path, numbers_of in _METHODS[module.__name__].items():
             owner, _, name = path.partition(".")

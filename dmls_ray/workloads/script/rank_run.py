@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import resource
 import sys
@@ -33,6 +34,9 @@ from dmls_ray.workloads.script.paths import enter, word_in_copy
 from dmls_ray.workloads.script.printed import last_exception_in, last_line_of, numbers_printed
 from dmls_ray.workloads.script.revisions import imported_as_they_are
 from dmls_ray.workloads.script.written import FileUse
+
+_MALLOPT = {"MALLOC_TRIM_THRESHOLD_": -1, "MALLOC_TOP_PAD_": -2, "MALLOC_MMAP_THRESHOLD_": -3, "MALLOC_MMAP_MAX_": -4}
+"""Variable that glibc reads when a process starts -> the parameter of mallopt(3) that it sets, as in malloc.h."""
 
 
 def run_script(config: ScriptConfig, rank: RankInfo, emit: Emit) -> RankResult:
@@ -138,6 +142,13 @@ def become_fresh_process(config: ScriptConfig, rank: RankInfo) -> Meeting | None
     for name in [name for name in os.environ if name.startswith("RAY_")]:
         del os.environ[name]
     os.environ |= {SEED: str(config.seed), **config.variables()}
+    libc = ctypes.CDLL(None)
+    for name in config.variables().keys() & _MALLOPT.keys():
+        if hasattr(libc, "mallopt"):  # else it is another library, which reads no such variable
+            libc.mallopt(_MALLOPT[name], min(int(config.variables()[name], 0), 2**31 - 1))  # a C int
+    # PyTorch has read it when it was loaded.
+    if config.variables().get("TORCH_ALLOW_TF32_CUBLAS_OVERRIDE") == "1":
+        torch.set_float32_matmul_precision("high")
     threads = config.threads_per_rank or max(1, usable_cores() // rank.local_world_size)
     if THREADS in config.variables():
         threads = int(config.variables()[THREADS])

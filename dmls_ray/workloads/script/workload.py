@@ -34,6 +34,7 @@ class ScriptWorkload(Workload):
         variables: variables of the environment that vary or are set, each with one of its values.
         patterns: as those of `ScriptConfig`.
         shared: files and folders that runs of a revision read where they are.
+        unset: further variables that can be set.
     """
 
     name = "script"
@@ -52,9 +53,10 @@ class ScriptWorkload(Workload):
         variables: Mapping[str, Any] | None = None,
         patterns: Mapping[str, str] | None = None,
         shared: Sequence[str] = (),
+        unset: Sequence[str] = (),
     ) -> None:
         self.script, self.arguments, self.patterns = script, tuple(arguments), patterns or {}
-        self.shared = tuple(shared)
+        self.shared, self.unset = tuple(shared), tuple(unset)
         self.variables = {name: str(value) for name, value in (variables or {}).items()}
 
     @property
@@ -102,7 +104,7 @@ class ScriptWorkload(Workload):
 
     def _others(self, taken: Mapping[str, Any]) -> dict[str, ScriptFlag]:
         """The variables, and the names in braces that are not those of flags or settings, which fill them, too."""
-        found = {name: ScriptFlag(name, "variable") for name in self.variables}
+        found = {name: ScriptFlag(name, "variable") for name in (*self.variables, *self.unset)}
         for name in names_in_braces(self.arguments):
             if name not in {**found, **taken, **field_specs(ScriptOptions)}:
                 found[name] = ScriptFlag(name, "template")
@@ -177,7 +179,11 @@ class ScriptWorkload(Workload):
                 given[field_name] = reader.specs[name].parse(value[0])
                 taken |= {*flag.places}
         left = [word for place, word in enumerate(self.arguments) if place not in taken]
-        return type(self)(self.script, left, self.variables, self.patterns, self.shared), given
+        return type(self)(self.script, left, self.variables, self.patterns, self.shared, self.unset), given
+
+    def with_variables(self, names: Sequence[str]) -> Workload:
+        unset = [name for name in names if name not in self.variables]
+        return type(self)(self.script, self.arguments, self.variables, self.patterns, self.shared, unset)
 
     def command_of(self, values: Mapping[str, Any]) -> str:
         config = self.schema().make(**{**values, "seed_flag": "none"})

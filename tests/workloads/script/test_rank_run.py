@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import platform
 import re
+import resource
 import subprocess
 import sys
 import time
@@ -499,3 +502,43 @@ def test_a_rank_that_fails_at_once_waits_for_the_others_with_the_store_that_they
     run.late_s = 1.0
     results = run.ranks("raise SystemExit(3)", world_size=2)
     assert [result.reason for result in results] == ["exit code 3 after 0 steps"] * 2
+
+
+def of_variables(**values: str) -> dict[str, object]:
+    return {"values": values, "flags": {name: ScriptFlag(name, "variable") for name in values}}
+
+
+FAULTS = """
+import resource
+large = 40 * 2**20 // 4  # above the largest threshold that glibc chooses by itself
+for number in range(12):
+    if number == 2:
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    torch.ones(large)
+print("faults", resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="another C library reads no such variable")
+def test_variables_that_glibc_reads_at_the_start_of_a_process_have_the_same_effect_on_a_run(run: Runner) -> None:
+    kept = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": "4294967296"}  # more than mallopt takes
+    faults = []
+    for variables in ({}, kept):
+        assert run.one(BEGIN + FAULTS + LOOP, **of_variables(**variables)).outcome is Outcome.OK
+        found = re.search(r"faults (\d+)", run.log)
+        assert found is not None
+        faults.append(int(found[1]))
+    without, with_them = faults
+    assert without > 10 * 40 * 2**20 // resource.getpagesize() // 2
+    assert with_them < without / 10
+
+
+def test_a_variable_that_pytorch_reads_when_it_is_loaded_has_its_effect_on_a_run_alone(run: Runner) -> None:
+    source = "import torch\nprint(torch.get_float32_matmul_precision(), torch.backends.cuda.matmul.allow_tf32)\n"
+    logs = []
+    for variables in ({}, {"TORCH_ALLOW_TF32_CUBLAS_OVERRIDE": "1"}, {}):
+        run.one(source, **of_variables(**variables))
+        logs.append(run.log.strip())
+    environment = {**os.environ, "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE": "1"}
+    fresh = subprocess.run([sys.executable, "-c", source], env=environment, capture_output=True, text=True, check=True)
+    assert logs == ["highest False", fresh.stdout.strip(), "highest False"]

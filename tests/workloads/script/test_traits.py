@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import signal
 import threading
@@ -13,9 +14,10 @@ import pytest
 import torch
 
 from dmls_ray.records.outcome import Outcome
+from dmls_ray.util.fork_server import ForkServer
 from dmls_ray.util.importing import missing_extra
 from tests.conftest import PROJECT
-from tests.workloads.script.conftest import BEGIN, LOOP, Runner
+from tests.workloads.script.conftest import BEGIN, ENTRY, LOOP, Runner
 
 
 def test_a_script_that_starts_its_ranks_itself_is_told_who_does(run: Runner) -> None:
@@ -161,6 +163,28 @@ with SummaryWriter(os.path.dirname(__file__)) as writer:
     assert "table" not in result.run.reported
     assert result.run.reported.get("quality", 0.5) == 0.5
     assert "offline" in run.log
+
+
+def test_numbers_for_a_logger_that_a_library_has_imported_before_the_run_are_metrics_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / "site-packages" / "wandb" / "sdk"
+    package.mkdir(parents=True)
+    (package.parent / "__init__.py").write_text("")
+    (package / "__init__.py").write_text("")
+    (package / "wandb_run.py").write_text(LOGGER)
+    monkeypatch.syspath_prepend(str(tmp_path / "site-packages"))
+    source = """
+print("imported", "wandb.sdk.wandb_run" in sys.modules)
+from wandb.sdk.wandb_run import Run
+Run().log({"score": 2.0})
+"""
+    with contextlib.closing(ForkServer("dmls_ray.training.rank:preload", ENTRY, "wandb.sdk.wandb_run")) as server:
+        run = Runner([server], tmp_path)
+        result = run.one(BEGIN + source + LOOP)
+    assert result.outcome is Outcome.OK, result.reason
+    assert "imported True" in run.log
+    assert result.run.reported["score"] == 2.0
 
 
 def test_files_that_a_run_writes_into_its_working_folder_are_named(

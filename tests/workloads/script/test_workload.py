@@ -76,3 +76,17 @@ def test_a_seed_is_not_replaced_where_the_flags_of_a_script_are_not_known(tmp_pa
             workload.check([workload.schema().make(seed_flag="--seed")])
     workload = ScriptWorkload(str(script), ("--seed={seed}",))
     workload.check([workload.schema().make(seed_flag="--seed")])
+
+
+def test_further_variables_are_fields_that_are_not_set_and_stay_where_flags_are_split_off(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text("import argparse\nargparse.ArgumentParser().parse_args()\n", encoding="utf-8")
+    given = ScriptWorkload(str(script), variables={"GIVEN": "1"})
+    workload, _ = given.with_variables(["GIVEN", "FURTHER"]).split_off(())
+    assert {"GIVEN", "FURTHER"} <= workload.schema().specs.keys()
+    config = workload.schema().make(seed_flag="none", GIVEN="1")
+    assert (config.canonical(), workload.variables) == (  # type: ignore[attr-defined]
+        given.schema().make(seed_flag="none", GIVEN="1").canonical(),
+        {"GIVEN": "1"},
+    )
+    assert workload.command_of({"FURTHER": "2"}) == f"FURTHER=2 python {script}"
