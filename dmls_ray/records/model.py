@@ -1,8 +1,7 @@
 """Data model of a run: one `RunRecord` with its epochs and its ranks, as plain values; and how long runs took.
 
 The numbers of a run, an epoch and a rank are in its `metrics`, by the name of their `Metric`, which says what they
-mean. Seconds end in `_s`, milliseconds in `_ms` or `_ms_...`, memory in `_mib`. Accuracies are fractions from 0 to 1.
-Losses are means over samples.
+mean. Seconds end in `_s`, milliseconds in `_ms`, memory in `_mib`. Accuracies are fractions. Losses are means.
 """
 
 from __future__ import annotations
@@ -189,7 +188,6 @@ class RunRecord(RunValues, kw_only=True, omit_defaults=True):
     """Outcome, reason and seconds of each attempt before the last."""
     independent_ranks: str = ""
     """Why its ranks did not train one model together; empty if they did, or where that is unknown."""
-
     step_losses: FloatList = []
     """Loss of each of the first optimizer steps, a mean over ranks and backward passes, up to where a rank has none."""
     step_passes: list[Int] = []
