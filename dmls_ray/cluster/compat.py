@@ -222,7 +222,7 @@ _START_COPY = f"""
 python=$(tr '\\0' '\\n' < /proc/$PPID/cmdline | sed -n 's/^--python_worker_command=\\([^ ]*\\).*/\\1/p')
 words="$*"
 node=$(printf %.8s "${{words##*--node-id=}}")
-ask='import sys; from dmls_ray.cluster.start_worker import has_asked; sys.exit(not has_asked())'
+ask='import sys; from dmls_ray.cluster.start_worker import has_asked_there; sys.exit(not has_asked_there())'
 {TEMPLATES}="$0-$node" "$python" -Pc "$ask" "$@" || exec "$python" "$@"
 """
 """Asks for a copy, or becomes Ray's own program. Its parent is the raylet, whose command line names the Python of the

@@ -5,7 +5,7 @@ Without a template, the process becomes Ray's own program. It runs once a worker
 
 It has another name than Ray's program, which Ray leaves out where a worker needs no environment of its own.
 
-On a cluster that was joined, the program that `compat.py` makes asks (`has_asked`).
+On a cluster that was joined, the program that `compat.py` makes asks (`has_asked_there`).
 """
 
 import os
@@ -22,6 +22,13 @@ def has_asked() -> bool:
     except OSError:
         return False
     return True
+
+
+def has_asked_there() -> bool:
+    """Ask as Ray's own program, the first argument, with the module search path that Ray gives that."""
+    workers = os.path.dirname(sys.argv[1])
+    sys.path[:0] = [os.path.join(workers.removesuffix("/_private/workers"), "thirdparty_files"), workers]
+    return has_asked()
 
 
 def start_worker() -> None:
