@@ -2,9 +2,11 @@
 
 The unit is a launch of torchrun with two ranks that make a gloo group and end: a machine that is twice as slow changes
 no ratio. Each pair measures the launch and the sweep one after the other, in turn; with --base FOLDER also the sweep
-of another checkout of this project, with --up also while `dmls-ray up` holds what it needs.
+of another checkout of this project, with --up also while `dmls-ray up` holds what it needs. With --address the sweeps
+join a cluster; memory and processor time are then those of the command alone.
 
-    python benchmarks/start.py [--pairs 6] [--cases model script many] [--base FOLDER] [--up] [--timeline]
+    python benchmarks/start.py [--pairs 6] [--cases model script many] [--base FOLDER] [--up] [--address HOST:PORT]
+                               [--timeline]
 """
 
 from __future__ import annotations
@@ -164,10 +166,10 @@ UP = "up"
 
 
 @contextmanager
-def held(is_held: bool) -> Iterator[None]:
+def held(is_held: bool, address: str) -> Iterator[None]:
     """Hold what commands need within the block, or not."""
     if is_held:
-        subprocess.run(dmls_ray("up"), env=_ENVIRONMENT, check=True, capture_output=True)
+        subprocess.run(dmls_ray("up", "--address", address), env=_ENVIRONMENT, check=True, capture_output=True)
     try:
         yield
     finally:
@@ -175,7 +177,7 @@ def held(is_held: bool) -> Iterator[None]:
             subprocess.run(dmls_ray("down"), env=_ENVIRONMENT, check=True, capture_output=True)
 
 
-def watch(case: str, project: Path, folder: Path) -> Timeline:
+def watch(case: str, project: Path, folder: Path, address: str) -> Timeline:
     """Give the command of a case, and watch it to its end.
 
     Raises:
@@ -183,7 +185,7 @@ def watch(case: str, project: Path, folder: Path) -> Timeline:
     """
     (folder / "train.py").write_text(SCRIPT)
     out = folder / f"out-{time.monotonic_ns()}"
-    words = dmls_ray(*CASES[case], "--device", "cpu", "--out", str(out), "--address", "local")
+    words = dmls_ray(*CASES[case], "--device", "cpu", "--out", str(out), "--address", address)
     env = _ENVIRONMENT | {"PYTHONPATH": str(project)}
     found = Timeline()
     began = time.monotonic()
@@ -221,13 +223,16 @@ def launch_s(folder: Path) -> float:
     return time.monotonic() - began
 
 
-def measure(case: str, starts: Mapping[str, Path], pairs: int, *, shows_timeline: bool) -> list[dict[str, str]]:
+def measure(
+    case: str, starts: Mapping[str, Path], pairs: int, *, address: str, shows_timeline: bool
+) -> list[dict[str, str]]:
     """A row for each way to start: the times of a case, and their ratios to a launch and to the first way.
 
     Args:
         case: name of the command.
         starts: name of a way -> the checkout that is run; of `UP`, while what it needs is held.
         pairs: how often each is measured.
+        address: that of the sweeps.
         shows_timeline: whether the processes of each are printed.
     """
     launches: list[float] = []
@@ -236,8 +241,8 @@ def measure(case: str, starts: Mapping[str, Path], pairs: int, *, shows_timeline
         with tempfile.TemporaryDirectory() as folder:
             launches.append(launch_s(Path(folder)))
             for name in starts if pair % 2 else reversed(list(starts)):
-                with held(name == UP):
-                    found[name].append(watch(case, starts[name], Path(folder)))
+                with held(name == UP, address):
+                    found[name].append(watch(case, starts[name], Path(folder), address))
     rows = []
     first, *_ = starts
     for name, timelines in found.items():
@@ -278,13 +283,14 @@ def main() -> None:
     parser.add_argument("--cases", nargs="+", choices=list(CASES), default=list(CASES))
     parser.add_argument("--base", type=Path, metavar="FOLDER", help="another checkout to compare with")
     parser.add_argument("--up", action="store_true", help="also while dmls-ray up holds what is needed")
+    parser.add_argument("--address", default="local", help="a cluster to join")
     parser.add_argument("--timeline", action="store_true", help="print the processes of the last sweep")
     args = parser.parse_args()
     starts = {"base": args.base.resolve()} if args.base else {}
     starts |= {"this": PROJECT} | ({UP: PROJECT} if args.up else {})
     rows = []
     for case in args.cases:
-        rows += measure(case, starts, args.pairs, shows_timeline=args.timeline)
+        rows += measure(case, starts, args.pairs, address=args.address, shows_timeline=args.timeline)
     print_table(rows)
     print(f"\n{machine('torch', 'ray')}")
 

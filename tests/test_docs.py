@@ -35,6 +35,7 @@ ELSEWHERE = {
     "ray ": "tests/cluster/test_jobs.py",
     "ray up": "tests/cluster/test_cluster_files.py",
     "--address auto": "tests/multihost/test_machines.py",
+    "dmls-ray up --address": "tests/cluster/test_standby_of_cluster.py",
     "sbatch ": "tests/multihost/test_slurm.py",
     "ssh ": "docs/clusters.md",
     "kubectl ": "docs/kubernetes.md",

@@ -9,9 +9,11 @@ import gc
 import importlib
 import json
 import os
+import shlex
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -204,6 +206,39 @@ def setup_worker_program() -> str:
     from ray._private import node, ray_constants
 
     return os.path.join(os.path.dirname(node.__file__), "workers", ray_constants.SETUP_WORKER_FILENAME)
+
+
+def template_of_node(folder: str, node_id: str) -> Path:
+    """The folder of the sockets of the templates of a node, as `program_of_copies` has it.
+
+    Args:
+        folder: a path that all nodes know.
+        node_id: Ray's id of the node.
+    """
+    return Path(f"{folder}-{node_id[:8]}")
+
+
+_START_COPY = f"""
+python=$(tr '\\0' '\\n' < /proc/$PPID/cmdline | sed -n 's/^--python_worker_command=\\([^ ]*\\).*/\\1/p')
+words="$*"
+node=$(printf %.8s "${{words##*--node-id=}}")
+ask='import sys; from dmls_ray.cluster.start_worker import has_asked_there; sys.exit(not has_asked_there())'
+{TEMPLATES}="$0-$node" "$python" -Pc "$ask" "$@" || exec "$python" "$@"
+"""
+"""Asks for a copy, or becomes Ray's own program. Its parent is the raylet, whose command line names the Python of the
+node; its own has the id of the node."""
+
+
+def program_of_copies(folder: str) -> str:
+    """What Ray starts in place of Python for each worker process of a cluster that was joined: one that asks the
+    template of the node for a copy. Without one there, the worker starts as it would without this program.
+
+    Without its names: no worker starts as a copy.
+
+    Args:
+        folder: as of `template_of_node`.
+    """
+    return f"sh -c {shlex.quote(_START_COPY)} {shlex.quote(folder)}"
 
 
 def prestart_autoscaling_coordinator() -> None:

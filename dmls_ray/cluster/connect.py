@@ -18,6 +18,7 @@ from dmls_ray.cluster.compat import (
     connect_by_itself,
     loopback_only,
     prestart_autoscaling_coordinator,
+    program_of_copies,
     read_token_mode,
     show_cluster_messages,
 )
@@ -36,7 +37,7 @@ from dmls_ray.cluster.resources import Resources, cluster_resources
 from dmls_ray.cluster.templates import drop_templates
 from dmls_ray.util.errors import ClusterError, ClusterLostError
 from dmls_ray.util.importing import missing_extra
-from dmls_ray.util.standby import Standby, ray_of_standby, variables_of_terminal
+from dmls_ray.util.standby import Standby, ray_of_standby, used_standby, variables_of_terminal
 
 NAMESPACE = "dmls_ray"
 """Ray namespace of everything that a sweep names."""
@@ -195,7 +196,7 @@ class RaySession:
         started = None
         if self._joined is not None:
             drop_templates()
-            join_cluster(self._joined, **common)
+            join_cluster(self._joined, **_copies_of_standby(self._joined), **common)
         elif standby := self._free_standby():
             self._parts = join_standby(standby, **common)
         else:
@@ -233,6 +234,14 @@ class RaySession:
             if not process.is_running() or process.status() == psutil.STATUS_ZOMBIE:
                 raise ClusterLostError(f"{part} has ended")
         return self._head is None or self._head.check()
+
+
+def _copies_of_standby(joined: str) -> dict[str, Any]:
+    """Options of ray.init by which worker processes are copies of what a standby holds on the cluster to join."""
+    standby = used_standby()
+    if standby is None or standby.joined != joined:
+        return {}
+    return {"runtime_env": {"py_executable": program_of_copies(standby.templates)}}
 
 
 def join_standby(standby: Standby, **options: Any) -> dict[str, psutil.Process]:

@@ -44,7 +44,8 @@ class LocalCluster:
             self.templates.end()
 
     def remove(self) -> None:
-        """Remove what is left when Ray has ended."""
+        """End and remove what is left when Ray has ended."""
+        end_processes(self.folder.path)
         if self.templates is not None:
             self.templates.close()
         self.folder.remove()

@@ -22,8 +22,9 @@ from typing import Any
 import ray
 
 from dmls_ray.cluster.connect import NAMESPACE
+from dmls_ray.cluster.joined import JoinedCluster
 from dmls_ray.cluster.joining import keep_token_private
-from dmls_ray.cluster.local import LocalCluster, end_processes, start_cluster
+from dmls_ray.cluster.local import LocalCluster, start_cluster
 from dmls_ray.cluster.templates import prepare_templates
 from dmls_ray.util.errors import ClusterError, DmlsRayError
 from dmls_ray.util.interpreter import CHILD_SUBREAPER, DEATH_SIGNAL, handle_interrupts, kill_descendants, prctl
@@ -48,6 +49,8 @@ class Wanted:
     """As of `Standby`."""
     file: str
     """Path of the file by which commands find it."""
+    joined: str | None
+    """Address of the cluster to hold it on; None for a Ray that is started here."""
 
 
 def hold(descriptor: int, *wanted: Any) -> None:
@@ -88,8 +91,8 @@ def _hold(descriptor: int, wanted: Wanted) -> None:
     asked: list[int] = []
     with open(descriptor, "w", encoding="utf-8") as answer:
         try:
-            keep_token_private(make=True)
-            cluster = start_cluster(namespace=NAMESPACE, logging_level=logging.ERROR, configure_logging=False)
+            keep_token_private(make=wanted.joined is None)
+            cluster = _cluster(wanted.joined, namespace=NAMESPACE, logging_level=logging.ERROR, configure_logging=False)
             standby = _standby(cluster, wanted)
             handle_interrupts(lambda number, _: asked.append(number))
             standby.write(Path(wanted.file))
@@ -107,11 +110,17 @@ def _hold(descriptor: int, wanted: Wanted) -> None:
         fcntl.flock(users, fcntl.LOCK_EX)
         cluster.end_workers()
         ray.shutdown()
-        end_processes(cluster.folder.path)
         cluster.remove()
 
 
-def _standby(cluster: LocalCluster, wanted: Wanted) -> Standby:
+def _cluster(joined: str | None, **options: Any) -> LocalCluster | JoinedCluster:
+    """Start Ray here, or hold what is needed on a cluster."""
+    if joined is None:
+        return start_cluster(**options)
+    return JoinedCluster(joined, log_to_driver=False, **options)
+
+
+def _standby(cluster: LocalCluster | JoinedCluster, wanted: Wanted) -> Standby:
     """What a cluster and its templates are for commands, once all of them are ready.
 
     Raises:
@@ -132,13 +141,14 @@ def _standby(cluster: LocalCluster, wanted: Wanted) -> Standby:
         parts={name: process.pid for name, process in cluster.parts.items()},
         circumstances=wanted.circumstances,
         path=wanted.path,
+        joined=wanted.joined,
     )
     standby.users.touch()
     standby.ray_user.touch()
     return standby
 
 
-def _wait_for_end(standby: Standby, cluster: LocalCluster, asked: Collection[int]) -> None:
+def _wait_for_end(standby: Standby, cluster: LocalCluster | JoinedCluster, asked: Collection[int]) -> None:
     """Wait until a signal was `asked`, no command has used it for long, or it has lost a process."""
     used = time.monotonic()
     while not asked and cluster.is_whole and time.monotonic() - used < IDLE_S:

@@ -28,12 +28,11 @@ class ClusterTemplates:
 
     Args:
         further: name of the socket of a template beyond those of a cluster -> what prepares it.
+        folder: of their sockets.
     """
 
-    def __init__(self, further: Mapping[str, str]) -> None:
-        set_environment()
-        usual = Path(tempfile.gettempdir())
-        self._folder = TemporaryFolder("templates", short_folder(usual, f"/{PREFIX}templates-12345678/{WORKERS}"))
+    def __init__(self, further: Mapping[str, str], folder: TemporaryFolder) -> None:
+        self._folder = folder
         sockets = {self._folder.path / name: prepare for name, prepare in {**_PREPARES, **further}.items()}
         # Libraries read it when they are imported. Ray sets it so for each rank, unless the user has.
         threads = {"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1")}
@@ -71,7 +70,10 @@ _prepared: list[ClusterTemplates] = []
 def prepare_templates(further: Mapping[str, str] | None = None) -> None:
     """Start templates for the next cluster that this process starts, where a fork is safe; see `ClusterTemplates`."""
     if sys.platform == "linux" and not _prepared:
-        _prepared.append(ClusterTemplates(further or {}))
+        set_environment()
+        below = f"/{PREFIX}templates-12345678-12345678/{WORKERS}"
+        folder = TemporaryFolder("templates", short_folder(Path(tempfile.gettempdir()), below))
+        _prepared.append(ClusterTemplates(further or {}, folder))
 
 
 def take_templates() -> ClusterTemplates | None:

@@ -120,15 +120,20 @@ class TemporaryFolder:
     Args:
         kind: stands in the name of the folder.
         parent: another folder for it.
+        name: its name, by which other processes know it; by default, a random one.
     """
 
-    def __init__(self, kind: str, parent: Path | None = None) -> None:
+    def __init__(self, kind: str, parent: Path | None = None, *, name: str | None = None) -> None:
         from filelock import FileLock, Timeout
 
         parent = Path(tempfile.gettempdir()) if parent is None else parent
         remove_abandoned(parent)
         while True:
-            self.path = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{kind}-", dir=parent))
+            if name is None:
+                self.path = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{kind}-", dir=parent))
+            else:
+                self.path = parent / name
+                self.path.mkdir(0o700)
             self._lock = FileLock(self.path / _LOCK, mode=0o600, thread_local=False)
             # Another process may see the file before its lock, and remove the folder.
             with suppress(Timeout):

@@ -52,6 +52,8 @@ class Standby:
     """As of `circumstances` when it was started."""
     path: Sequence[str]
     """The module search path of commands, after the folder of their program."""
+    joined: str | None = None
+    """Address of the cluster that its Ray is, as it was given; None where its Ray was started here."""
 
     @property
     def users(self) -> Path:
@@ -144,9 +146,11 @@ def used_standby() -> Standby | None:
 
 @contextmanager
 def ray_of_standby() -> Iterator[Standby | None]:
-    """The standby that this process uses, whose Ray no other process uses within the block; None without one."""
+    """The standby that this process uses, whose Ray was started here and serves no other process within the block;
+    None without one.
+    """
     standby = used_standby()
-    if standby is None:
+    if standby is None or standby.joined is not None:
         yield None
         return
     with open(standby.ray_user, "rb") as file:

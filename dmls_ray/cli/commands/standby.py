@@ -29,37 +29,51 @@ _END_TIMEOUT_S = 30.0
 
 
 def up_arguments(parser: Parser) -> None:
-    """None."""
+    """The cluster."""
+    parser.add_argument(
+        "--address", metavar="TEXT",
+        help="Ray cluster to hold it on; without it RAY_ADDRESS, a cluster that runs on this machine, or a new one",
+    )  # fmt: skip
 
 
-def up(_: argparse.Namespace, console: Console) -> int:
+def up(args: argparse.Namespace, console: Console) -> int:
     """Hold Ray and what commands import, so that they start at once.
 
     Commands that start runs find it: they start in a second or two instead of five. They use it in the same environment
     and with the same packages, where no other cluster is named or running.
+
+    On a cluster that is joined, it holds on each machine what ranks import.
     """
+    # Loads more than down needs.
+    from dmls_ray.cluster.connect import cluster_at
+
+    joined = cluster_at(args.address)
     with _alone():
         standby = find_standby()
         if standby is not None and _holder(standby) is not None:
-            if not standby.differences() and _is_current(standby):
+            if standby.joined == joined and not standby.differences() and _is_current(standby):
                 say(console, f"It is up. {_way_out()}")
                 return EXIT_OK
             _end(standby, console)
         began = time.monotonic()
-        _start()
-    say(console, f"Up after {time.monotonic() - began:.1f} s. {_way_out()}")
+        _start(joined)
+    where = f" on the cluster at {joined}" if joined else ""
+    say(console, f"Up{where} after {time.monotonic() - began:.1f} s. {_way_out()}")
     return EXIT_OK
 
 
-def _start() -> None:
+def _start(joined: str | None) -> None:
     """Start the process that holds it, and wait until commands find it.
+
+    Args:
+        joined: address of the cluster to join; None for a Ray of its own.
 
     Raises:
         ClusterError: it cannot be started.
     """
     reader, writer = os.pipe()
     path = sys.path if sys.flags.safe_path else sys.path[1:]
-    given = (writer, PREPARE, circumstances(), path, str(state_file()))
+    given = (writer, PREPARE, circumstances(), path, str(state_file()), joined)
     program = f"import sys; sys.path[:] = {sys.path!r}; from {_HOLDER} import hold; hold(*{given!r})"
     place, none = os.getcwd() if has_relative_path() else "/", subprocess.DEVNULL
     subprocess.Popen(
