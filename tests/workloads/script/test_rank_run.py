@@ -511,8 +511,8 @@ def of_variables(**values: str) -> dict[str, object]:
 FAULTS = """
 import resource
 large = 40 * 2**20 // 4  # above the largest threshold that glibc chooses by itself
-for number in range(12):
-    if number == 2:
+for number in range(20):
+    if number == 10:  # by then the heap has room for them
         before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
     torch.ones(large)
 print("faults", resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
