@@ -270,7 +270,7 @@ class BlockModel:
         That is also the true contrast that is beyond chance in half of all such sweeps. For another share, `power`, it
         is (c + t) s / sqrt(blocks): s is the deviation of the differences, c the critical value of the interval, and t
         the quantile of Student's distribution at `power` (Montgomery, section 2.4, on the choice of sample size, with
-        Student's quantiles for the normal ones).
+        Student's quantiles for the normal ones, of degrees of freedom that count the blocks of both sweeps).
 
         Args:
             differences: of shape (blocks so far,), the contrast in each.
@@ -288,7 +288,13 @@ class BlockModel:
         if looks != "none":
             looks = "last"
         critical = self._critical_value(blocks - 1, blocks, looks, of_pair_alone=True)
-        return (critical + float(stdtrit(blocks - 1, power))) * math.sqrt(variance / blocks)
+        deviation = math.sqrt(variance / blocks)
+        if power == 0.5:
+            return critical * deviation
+        # That of few blocks is too small on average, by 1 - 1/4f of f degrees of freedom, and may be smaller by chance.
+        degrees = len(differences) - 1
+        quantile = float(stdtrit(1 / (1 / (blocks - 1) + 1 / degrees), power))
+        return (critical + quantile) * deviation * (1 + 1 / (4 * degrees))
 
     def _critical_value(self, degrees: float, blocks: int, looks: Looks, *, of_pair_alone: bool) -> float:
         trials = len(self.values)
