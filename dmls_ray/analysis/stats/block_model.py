@@ -284,9 +284,7 @@ class BlockModel:
         variance = max(float(differences.var(ddof=1)), squares * self.resolution**2 / 8)
         if len(differences) < MIN_OWN_VARIANCE and differences.any():
             variance = max(variance, squares * self._noise.variance)
-        looks = self.looks
-        if looks != "none":
-            looks = "last"
+        looks: Looks = "none" if self.looks == "none" else "last"
         critical = self._critical_value(blocks - 1, blocks, looks, of_pair_alone=True)
         deviation = math.sqrt(variance / blocks)
         if power == 0.5:
@@ -305,9 +303,7 @@ class BlockModel:
         return _noise_of(self._scaled)
 
     def _shown(self, value: float) -> float:
-        if self.is_ratio:
-            return exponential(value)
-        return value
+        return exponential(value) if self.is_ratio else value
 
 
 def is_decided(contrast: Contrast | None, *, null: float, precision: float, equivalent: float) -> bool:
