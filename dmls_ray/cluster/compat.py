@@ -223,7 +223,7 @@ python=$(tr '\\0' '\\n' < /proc/$PPID/cmdline | sed -n 's/^--python_worker_comma
 words="$*"
 node=$(printf %.8s "${{words##*--node-id=}}")
 ask='import sys; from dmls_ray.cluster.start_worker import has_asked_there; sys.exit(not has_asked_there())'
-{TEMPLATES}="$0-$node" "$python" -Pc "$ask" "$@" || exec "$python" "$@"
+{TEMPLATES}="$0-$node" "$python" -Pc "$ask" "$@" || exec "${{python:-python3}}" "$@"
 """
 """Asks for a copy, or becomes Ray's own program. Its parent is the raylet, whose command line names the Python of the
 node; its own has the id of the node."""
