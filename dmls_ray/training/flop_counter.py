@@ -32,7 +32,7 @@ _aten = torch.ops.aten
 
 _PRODUCTS = {
     "mm", "addmm", "bmm", "baddbmm", "addbmm", "matmul", "linear", "bilinear", "trilinear", "einsum", "attention",
-    "conv1d", "conv2d", "conv3d", "convolution", "lstm", "gru", "rnn",
+    "conv1d", "conv2d", "conv3d", "convolution", "lstm", "gru", "rnn", "encoder", "cdist", "euclidean",
 }  # fmt: skip
 """Words in the names of PyTorch's operators for products."""
 
@@ -121,8 +121,13 @@ class FlopCounter(DispatchMode):
         if other := _other_kind([*args, *kwargs.values()]):
             self._miss(f"{func} is computed on {other}, whose part in this rank is not known")
             return
+        first = next(leaf for leaf in tree_leaves(args) if isinstance(leaf, Tensor))
+        dtype = first.dtype
+        if first.is_meta or not (dtype.is_floating_point or dtype.is_complex):
+            return  # nothing is computed, or integers are
+        if self.in_optimizer and torch.is_grad_enabled():
+            self._miss("an optimizer's step computes the model, by a closure")
         count = formula(*args, **kwargs, out_val=returned)
-        dtype = next(leaf.dtype for leaf in tree_leaves(args) if isinstance(leaf, Tensor))
         self.hardware[dtype] += count
         if self.in_optimizer or is_computed_again():
             return

@@ -163,7 +163,7 @@ def test_a_command_has_the_exit_code_and_the_output_of_its_own_start(machine: Ma
     code, printed, said = machine.do("sweep", "train.py", "--world-size", "0")
     assert (code, printed) == (2, "")
     assert said.splitlines()[0] == USED
-    assert "world_size=0" in said
+    assert "--world-size 0" in said
     code, printed, said = machine.end(machine.sweep())
     assert code == 0, said
     assert json.loads(printed)["kind"] == "sweep"

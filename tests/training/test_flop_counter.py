@@ -188,10 +188,35 @@ def test_products_count_in_the_number_format_in_which_they_are_computed() -> Non
 
 def test_what_an_optimizer_computes_is_of_the_hardware_alone() -> None:
     counter = FlopCounter()
-    with counter:
+    with counter, torch.no_grad():
         counter.in_optimizer = True
         torch.ones(ROWS, WIDTH) @ torch.ones(WIDTH, WIDTH)
     assert (dict(counter.model), dict(counter.hardware)) == ({}, {torch.float32: PRODUCT})
+
+
+def test_a_model_that_a_closure_of_the_optimizer_computes_is_not_taken_for_the_optimizer() -> None:
+    model, given = nn.Linear(WIDTH, WIDTH), torch.ones(ROWS, WIDTH)
+    optimizer = torch.optim.LBFGS(model.parameters(), max_iter=2)
+
+    def closure() -> Tensor:
+        optimizer.zero_grad()
+        loss = model(given).square().mean()
+        loss.backward()
+        return loss
+
+    counter = FlopCounter()
+    with counter:
+        counter.in_optimizer = True
+        optimizer.step(closure)
+    assert "closure" in counter.unseen
+
+
+def test_products_of_integers_and_of_tensors_without_values_are_no_operations() -> None:
+    counter = FlopCounter()
+    with counter:
+        torch.ones(2, 2, dtype=torch.int64) @ torch.ones(2, 2, dtype=torch.int64)
+        torch.empty(2, 2, device="meta") @ torch.empty(2, 2, device="meta")
+    assert (dict(counter.hardware), counter.unseen) == ({}, "")
 
 
 class Product(torch.autograd.Function):
@@ -253,6 +278,17 @@ def in_inference_mode() -> None:
         nn.Linear(WIDTH, WIDTH)(torch.ones(ROWS, WIDTH))
 
 
+def distances() -> None:
+    with torch.no_grad():
+        torch.cdist(torch.ones(ROWS, WIDTH), torch.ones(ROWS, WIDTH))
+
+
+def frozen_encoder() -> None:
+    layer = nn.TransformerEncoderLayer(WIDTH, 1, batch_first=True).eval()
+    with torch.no_grad():
+        layer(torch.ones(1, ROWS, WIDTH))
+
+
 @pytest.mark.filterwarnings("ignore:Sparse CSR tensor support:UserWarning")
 @pytest.mark.parametrize(
     ("step", "reason"),
@@ -264,6 +300,8 @@ def in_inference_mode() -> None:
         (sparse, "sparse"),
         (compressed, "sparse"),
         (in_inference_mode, "aten::linear"),
+        (distances, "_cdist_forward"),
+        (frozen_encoder, "_transformer_encoder_layer_fwd"),
     ],
 )
 def test_operations_that_are_not_counted_are_named(step: Callable[[], object], reason: str) -> None:

@@ -12,6 +12,8 @@ _COMPILED = (
     "same run without torch.compile has the operations of a step"
 )
 
+_NOT_LEFT = "a TorchDispatchMode of the code, or another thread, was entered in a step and not left"
+
 
 class CountedStep:
     """Counts the operations of the first step that begins after the first one, has no test in it, and is not timed."""
@@ -56,7 +58,7 @@ class CountedStep:
             return
         # Modes are left in the reverse order, each in its thread: one of the program must not be left in its place.
         if get_ident() != self._thread or current_dispatch_mode() is not self.counter:
-            self.unknown = "a TorchDispatchMode of the code, or another thread, was entered in a step and not left"
+            self.unknown = self.counter.unseen = _NOT_LEFT
             return
         self.counter.__exit__(None, None, None)
         self._thread = None

@@ -35,7 +35,7 @@ class SeenFormat:
 
     def forward_began(self, module: nn.Module) -> None:
         """A model begins a forward pass with gradients."""
-        if self._is_asked:
+        if self._is_asked or torch.jit.is_tracing():  # a trace is compared with a second one, without the mode
             return
         self._is_asked = True
         if any(is_compiled(part) for part in module.modules()):

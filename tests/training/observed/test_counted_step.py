@@ -80,3 +80,15 @@ def test_a_step_that_another_thread_ends_is_not_counted() -> None:
     assert "thread" in step.unknown
     step.end(3, tests=0)
     assert current_dispatch_mode() is None
+
+
+def test_three_steps_over_which_a_mode_of_the_program_was_entered_are_not_counted_as_one() -> None:
+    step = CountedStep()
+    step.begin(tests=0, has_compiled=False)
+    mode = FlopCounterMode(display=False)
+    mode.__enter__()
+    step.end(2, tests=0)
+    multiply()
+    mode.__exit__(None, None, None)
+    step.end(3, tests=0)
+    assert "TorchDispatchMode" in step.unknown
