@@ -284,7 +284,7 @@ def distances() -> None:
 
 
 def frozen_encoder() -> None:
-    layer = nn.TransformerEncoderLayer(WIDTH, 1, batch_first=True).eval()
+    layer = nn.TransformerEncoderLayer(WIDTH, 2, batch_first=True).eval()
     with torch.no_grad():
         layer(torch.ones(1, ROWS, WIDTH))
 
