@@ -103,7 +103,7 @@ class JobFactory:
             oversubscribe=self.options.oversubscribe,
             data=tuple((self.workload.name, *arguments) for arguments in self.workload.cached_data(configs)),
             user_code_entry=entry,
-            preload=self.options.preload or "",
+            preload=",".join(filter(None, (self.options.preload, self.workload.libraries(configs[0])))),
             user_code=str(with_code.identity.code) if with_code and is_imported else "",
         )
 

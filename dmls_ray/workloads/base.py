@@ -99,6 +99,10 @@ class Workload:
         """The workload without the values that it fixes of these fields, and those values."""
         return self, {}
 
+    def libraries(self, config: Any) -> str:
+        """What all runs import, whatever code they run, so that it is imported once; as `import_libraries` takes it."""
+        return ""
+
     def with_variables(self, names: Sequence[str]) -> Workload:
         """The workload with variables of the environment, not set by default, as further fields, if runs take any."""
         return self

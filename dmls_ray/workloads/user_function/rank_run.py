@@ -18,8 +18,13 @@ from dmls_ray.training.process import prepare_process
 from dmls_ray.training.rank import Emit, RankInfo
 from dmls_ray.training.rank_meter import RankMeter
 from dmls_ray.workloads.base import Workload, check_data
-from dmls_ray.workloads.user_function.ray_loop import call_loop, takes_rank
-from dmls_ray.workloads.user_function.schema import UserFunctionConfig, UserFunctionWorkload, load_function
+from dmls_ray.workloads.user_function.ray_loop import call_loop
+from dmls_ray.workloads.user_function.schema import (
+    UserFunctionConfig,
+    UserFunctionWorkload,
+    load_function,
+    takes_rank,
+)
 
 
 def run_user_function(

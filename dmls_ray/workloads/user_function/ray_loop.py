@@ -15,15 +15,6 @@ from dmls_ray.util.errors import UserCodeError
 Report = Callable[[Mapping[str, Any]], object]
 
 
-def takes_rank(function: Callable[..., Any]) -> bool:
-    """Whether a function is called as `train(config, rank, emit)`; else it is a loop of Ray Train's."""
-    try:
-        inspect.signature(function).bind(None, None, None)
-    except TypeError:
-        return False
-    return True
-
-
 def call_loop(function: Callable[..., Any], given: Any, rank: RankInfo, emit: Report) -> Any:
     """Call `function(config)` or `function()` as a worker of Ray Train does.
 
@@ -36,7 +27,7 @@ def call_loop(function: Callable[..., Any], given: Any, rank: RankInfo, emit: Re
     if rank.device == "cpu":
         os.environ["CUDA_VISIBLE_DEVICES"] = ""  # Ray would take a GPU that it finds
     # Private to Ray, and the seam that it has for its own local mode; without it, loops of Ray Train do not run.
-    # Imported here: it takes a second, and no other function needs it.
+    # Imported here, since no other function needs it.
     from ray.train.v2._internal.execution.train_fn_utils import LocalTrainFnUtils, set_train_fn_utils
 
     class RunFunctions(LocalTrainFnUtils):

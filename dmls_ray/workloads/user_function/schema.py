@@ -32,6 +32,8 @@ from dmls_ray.workloads.user_function.config_keys import optional_keys, required
 from dmls_ray.workloads.user_function.sent import Sent, send
 
 FLAG = "--train"
+OF_LOOPS = "ray.train.v2._internal.execution.train_fn_utils"
+"""What a loop of Ray Train needs in each run, and takes half a second to import."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,6 +123,15 @@ def load_function(config: UserFunctionConfig) -> tuple[Callable[..., Any], type 
         return function, config_class
     function = import_function(config.train, flag=FLAG)
     return function, config_class_of(function, config.train)
+
+
+def takes_rank(function: Callable[..., Any]) -> bool:
+    """Whether a function is called as `train(config, rank, emit)`; else it is a loop of Ray Train's."""
+    try:
+        inspect.signature(function).bind(None, None, None)
+    except TypeError:
+        return False
+    return True
 
 
 def config_class_of(function: Callable[..., Any], name: str) -> type | None:
@@ -314,6 +325,9 @@ class UserFunctionWorkload(Workload):
 
     def modules(self, config: UserFunctionConfig) -> Sequence[str]:
         return (config.train.partition(":")[0],) if config.sent is None else config.sent.modules
+
+    def libraries(self, config: UserFunctionConfig) -> str:
+        return "" if takes_rank(load_function(config)[0]) else OF_LOOPS
 
     def functions(self, config: UserFunctionConfig) -> Mapping[str, str]:
         return {} if config.sent is None else {config.train: config.sent.digest}

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -12,7 +14,12 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from dmls_ray.util.errors import ConfigError
 from dmls_ray.workloads.user_function.rank_run import run_user_function
-from dmls_ray.workloads.user_function.schema import user_function_schema
+from dmls_ray.workloads.user_function.schema import (
+    OF_LOOPS,
+    UserFunctionConfig,
+    UserFunctionWorkload,
+    user_function_schema,
+)
 from tests.new_processes import run_inline, run_ranks
 
 MODULE = "tests.workloads.user_function.test_ray_loop"
@@ -94,3 +101,17 @@ def test_datasets_of_ray_data_and_two_parameters_are_refused_in_one_line() -> No
     assert "a sweep gives no dataset of Ray Data" in result.reason
     with pytest.raises(ConfigError, match="or one or none, as a loop of Ray Train"):
         user_function_schema(f"{MODULE}:of_two")
+
+
+def of_three(config: dict[str, Any], rank: Any, emit: Any) -> None: ...
+
+
+@pytest.mark.parametrize(("function", "is_needed"), [("loop", True), ("without_config", True), ("of_three", False)])
+def test_what_loops_import_is_imported_once_before_and_not_for_other_functions(function: str, is_needed: bool) -> None:
+    train = f"{__name__}:{function}"
+    libraries = UserFunctionWorkload(train).libraries(UserFunctionConfig(train=train))
+    assert bool(libraries) == is_needed
+    program = f"import sys; from dmls_ray.training.rank import preload; preload(libraries={libraries!r})"
+    shown = f"{program}; print({OF_LOOPS!r} in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", shown], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == str(is_needed)
