@@ -23,7 +23,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from dmls_ray import TrialConfig, sweep
+from dmls_ray import TrialConfig, close, sweep
 from dmls_ray.training.run_clock import RunClock
 
 TRIVIAL = {"dataset": "synthetic:shape=1x8x8,classes=4,train=160,test=40", "batch_per_rank": 8, "epochs": 1}
@@ -234,6 +234,7 @@ def main() -> None:
     for world_size in (1, 2):
         for name, measure, trials in ways:
             rows.append(_row(f"{name}: s per trial beyond training", world_size, measure(world_size, trials)))
+            close()  # a sweep keeps its Ray for the next one
     whole = [whole_sweep() for _ in range(args.sweeps)]
     rows.append(_row("dmls_ray: s for 64 runs, Enter to prompt", "1, 2", [ended for ended, _ in whole]))
     rows.append(_row("dmls_ray: s from Enter to the first run's row", "1, 2", [first for _, first in whole]))
