@@ -34,11 +34,11 @@ from dmls_ray.execution.view import ProgressConsole, View
 from dmls_ray.records import provenance
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import Outcome
+from dmls_ray.storage.folder import write_text
 from dmls_ray.storage.location import open_store
 from dmls_ray.storage.runs_file import RUNS, read_records
 from dmls_ray.storage.store import Store
 from dmls_ray.util.errors import ConfigError, ConflictError, NotKeptError, StoreError
-from dmls_ray.util.files import atomic_replace
 from dmls_ray.util.importing import check_libraries, import_function, is_importing
 from dmls_ray.util.interpreter import uninterrupted
 from dmls_ray.util.programs import is_program
@@ -208,9 +208,7 @@ def run_plan(
             started_at = datetime.now(UTC).isoformat(timespec="seconds")
             store.add_sessions({"started_at": started_at, **describe_session(plan, options)})
         if plan.asked is not None:
-            text = sweep_file_text(plan.asked, options, out=str(folder))
-            with atomic_replace(store.folder / SWEEP_FILE) as aside:
-                aside.write_text(text, encoding="utf-8")
+            write_text(store.folder / SWEEP_FILE, sweep_file_text(plan.asked, options, out=str(folder)))
         written, has_space = len(store.all_records), True
 
         def write_files() -> None:

@@ -102,9 +102,17 @@ def write_sweep(folder: str | os.PathLike[str], described: Mapping[str, Any]) ->
     Raises:
         StoreError: it cannot be written: the disk is full, say.
     """
-    path = Path(folder) / SWEEP
+    write_text(Path(folder) / SWEEP, sweep_text(described))
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a file of a results folder, whole or not at all.
+
+    Raises:
+        StoreError: it cannot be written: the disk is full, say.
+    """
     with file_errors(f"{path} cannot be written", "free some space, or name another folder"):
-        atomic_write_text(path, sweep_text(described), durable=True)
+        atomic_write_text(path, text, durable=True)
 
 
 def sweep_text(described: Mapping[str, Any]) -> str:
