@@ -34,7 +34,7 @@ from dmls_ray.execution.view import ProgressConsole, View
 from dmls_ray.records import provenance
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import Outcome
-from dmls_ray.storage.folder import write_text
+from dmls_ray.storage.folder import write_file
 from dmls_ray.storage.location import open_store
 from dmls_ray.storage.runs_file import RUNS, read_records
 from dmls_ray.storage.store import Store
@@ -208,7 +208,7 @@ def run_plan(
             started_at = datetime.now(UTC).isoformat(timespec="seconds")
             store.add_sessions({"started_at": started_at, **describe_session(plan, options)})
         if plan.asked is not None:
-            write_text(store.folder / SWEEP_FILE, sweep_file_text(plan.asked, options, out=str(folder)))
+            write_file(store.folder / SWEEP_FILE, sweep_file_text(plan.asked, options, out=str(folder)))
         written, has_space = len(store.all_records), True
 
         def write_files() -> None:

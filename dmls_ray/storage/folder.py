@@ -102,10 +102,10 @@ def write_sweep(folder: str | os.PathLike[str], described: Mapping[str, Any]) ->
     Raises:
         StoreError: it cannot be written: the disk is full, say.
     """
-    write_text(Path(folder) / SWEEP, sweep_text(described))
+    write_file(Path(folder) / SWEEP, sweep_text(described))
 
 
-def write_text(path: Path, text: str) -> None:
+def write_file(path: Path, text: str) -> None:
     """Write a file of a results folder, whole or not at all.
 
     Raises:

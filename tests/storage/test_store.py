@@ -10,7 +10,7 @@ import pytest
 from dmls_ray import load
 from dmls_ray.records.model import SCHEMA
 from dmls_ray.records.outcome import Outcome
-from dmls_ray.storage.folder import SWEEP_SCHEMA, read_sweep, write_text
+from dmls_ray.storage.folder import SWEEP_SCHEMA, read_sweep, write_file
 from dmls_ray.storage.location import first_free_location, open_store
 from dmls_ray.storage.store import Store
 from dmls_ray.util.errors import SchemaError, StoreError, StoreInUseError
@@ -191,14 +191,14 @@ def test_a_file_of_a_folder_that_does_not_fit_on_the_disk_stays_as_it_was(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "sweep.toml"
-    write_text(file, "before")
+    write_file(file, "before")
 
     def sync(handle: int) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", sync)
     with pytest.raises(StoreError, match=r"sweep.toml cannot be written \(No space left on device\); free some space"):
-        write_text(file, "after")
+        write_file(file, "after")
     assert file.read_text() == "before"
 
 

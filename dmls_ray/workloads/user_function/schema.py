@@ -32,7 +32,7 @@ from dmls_ray.workloads.user_function.config_keys import optional_keys, required
 from dmls_ray.workloads.user_function.sent import Sent, send
 
 FLAG = "--train"
-OF_LOOPS = "ray.train.v2._internal.execution.train_fn_utils"
+OF_LOOPS = "ray.train"
 """What a loop of Ray Train needs in each run, and takes half a second to import."""
 
 
