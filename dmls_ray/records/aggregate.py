@@ -79,6 +79,7 @@ def take_results(record: RunRecord, results: Sequence[RankResult], metrics: Sequ
     if serving and any(result.run.metrics.get("steps_made") for result in trained):
         record.facts["without_steps"] = ", ".join(serving)
     record.step_losses = _mean_losses([result.step_losses for result in trained])
+    # Those of a rank that has losses: one without, as in a pipeline, has zeros.
     passes = max([result.step_passes for result in trained], default=[])
     record.step_passes = passes if any(count != 1 for count in passes) else []
     take_samples(record, trained, run.said)
