@@ -144,7 +144,8 @@ def become_fresh_process(config: ScriptConfig, rank: RankInfo) -> Meeting | None
     os.environ |= {SEED: str(config.seed), **config.variables()}
     libc = ctypes.CDLL(None)
     for name in config.variables().keys() & _MALLOPT.keys():
-        if hasattr(libc, "mallopt"):  # else it is another library, which reads no such variable
+        # Another library has no such function and reads no such variable, and glibc passes over what is no number.
+        with contextlib.suppress(AttributeError, ValueError):
             libc.mallopt(_MALLOPT[name], min(int(config.variables()[name], 0), 2**31 - 1))  # a C int
     # PyTorch has read it when it was loaded.
     if config.variables().get("TORCH_ALLOW_TF32_CUBLAS_OVERRIDE") == "1":

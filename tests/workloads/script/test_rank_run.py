@@ -533,6 +533,10 @@ def test_variables_that_glibc_reads_at_the_start_of_a_process_have_the_same_effe
     assert with_them < without / 10
 
 
+def test_a_value_of_such_a_variable_that_is_no_number_has_no_effect(run: Runner) -> None:
+    assert run.one(BEGIN + LOOP, **of_variables(MALLOC_TOP_PAD_="much")).outcome is Outcome.OK
+
+
 def test_a_variable_that_pytorch_reads_when_it_is_loaded_has_its_effect_on_a_run_alone(run: Runner) -> None:
     source = "import torch\nprint(torch.get_float32_matmul_precision(), torch.backends.cuda.matmul.allow_tf32)\n"
     logs = []
