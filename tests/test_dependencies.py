@@ -8,7 +8,6 @@ from itertools import chain
 import pytest
 from packaging.requirements import Requirement
 
-from dmls_ray.analysis.export.trackers import TRACKERS
 from tests.conftest import PROJECT
 
 PYPROJECT = tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]
@@ -29,4 +28,4 @@ def test_no_extra_admits_a_version_that_was_withdrawn_as_malicious(name: str) ->
 
 def test_all_has_each_extra_that_adds_to_the_product() -> None:
     (everything,) = map(Requirement, EXTRAS["all"])
-    assert everything.extras == EXTRAS.keys() - {"all", "dev", "examples", *TRACKERS}
+    assert everything.extras == EXTRAS.keys() - {"all", "dev", "examples"}

@@ -48,7 +48,6 @@ ELSEWHERE = {
     "results/optimizer": "tests/cli/test_skill.py",
     "dmls-ray compare A B": "tests/cli/test_main.py",
     "dmls-ray show RUN": "tests/cli/test_main.py",
-    "--to": "tests/analysis/export/test_trackers.py",
 }
 """Part of a command that needs what a quick test does not have -> where such commands are run."""
 

@@ -33,8 +33,6 @@ ELSEWHERE = {
     "runs/": "in a results folder",
     "checkpoints/": "in a results folder",
     "tensorboard/": "in a results folder",
-    "epoch/": "first part of a metric in an experiment tracker",
-    "wandb/": "written by wandb",
     "Run/": "first part of a tag in TensorBoard",
     "_mib": "ending of names",
     "job.yaml": "written by a user, in examples",

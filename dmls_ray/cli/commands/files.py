@@ -7,7 +7,6 @@ from pathlib import Path
 
 from dmls_ray.analysis.export.files import with_uniform_columns, write_derived_files
 from dmls_ray.analysis.export.text_tables import csv
-from dmls_ray.analysis.export.trackers import TRACKERS, tracked_runs
 from dmls_ray.analysis.figures import charts
 from dmls_ray.analysis.figures.drawn import save
 from dmls_ray.analysis.prices import with_prices
@@ -108,20 +107,13 @@ def tensorboard(given: argparse.Namespace, console: Console) -> None:
 
 def export_arguments(parser: Parser) -> None:
     add_folder(parser, stale=True)
-    to = parser.add_mutually_exclusive_group()
-    to.add_argument("--format", choices=("csv", "parquet", "json"), default="csv", help="(default: csv)")
-    to.add_argument("--to", choices=TRACKERS, help="Write runs and answer to where this library keeps runs instead")
+    parser.add_argument("--format", choices=("csv", "parquet", "json"), default="csv", help="(default: csv)")
     parser.add_argument("--out", metavar="DIR", help="Folder to write to (default: the sweep's folder)")
 
 
 def export(given: argparse.Namespace, console: Console) -> None:
-    """Write runs, ranks and epochs of a sweep as files for other programs, or its runs and answer to a tracker."""
+    """Write runs, ranks and epochs of a sweep as files for other programs."""
     results = load(given.folder, stale=given.stale)
-    if given.to:
-        if given.out:
-            raise ConfigError("--out is for files; the variables of the library after --to say where its runs go.")
-        _export_to(given.to, results, console)
-        return
     out = local_folder(given.out, "--out") or results.folder
     out.mkdir(parents=True, exist_ok=True)
     for name in ("runs", "ranks", "epochs", "rank_epochs"):
@@ -136,19 +128,6 @@ def export(given: argparse.Namespace, console: Console) -> None:
                 frame.to_json(temporary, orient="records", default_handler=str)
         say(console, f"{_shown_path(results, path)}: {len(frame)} rows")
     _upload(results)
-
-
-def _export_to(tracker: str, results: Results, console: Console) -> None:
-    """Write the runs and the answer of a sweep by a library, whose own variables say where."""
-    if reason := missing_extra(tracker, tracker, f"--to {tracker}"):
-        raise ConfigError(reason)
-    project = Path(results.where).resolve().name
-    runs = list(tracked_runs(summarize(results)))
-    try:
-        TRACKERS[tracker](project, runs)
-    except Exception as error:
-        raise StoreError(f"--to {tracker}: {error}") from error
-    say(console, f"{tracker}: {len(runs) - 1} runs and the answer are in project {project}")
 
 
 def copy_arguments(parser: Parser) -> None:
