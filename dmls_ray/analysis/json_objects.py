@@ -127,6 +127,8 @@ class TriedObject(msgspec.Struct, frozen=True):
     """A change of settings that was measured."""
 
     values: Mapping[str, Any]
+    does: str
+    """What they do; empty where their names say it."""
     speed: EffectObject | None
     """Against the settings of its time; null where it was not measured."""
     outcome: str

@@ -166,4 +166,5 @@ def set_up_lines(trial: Trial | None, preload: str | None) -> list[str]:
     set_up, total = (trial.records[-1].metrics.get(name, 0.0) for name in ("setup_s", "total_s"))
     if set_up < max(1.0, total / 2):
         return []
-    return [f"Set-up takes {set_up:.1f} of the {total:.1f} s of a run; --preload MODULE,... imports libraries once."]
+    head = f"Set-up takes {set_up:.1f} of the {total:.1f} s of a run, up to the end of its first step"
+    return [f"{head}. What of that imports libraries is spared by --preload MODULE,..., which imports them once."]

@@ -223,6 +223,7 @@ def json_object(found: Tuning, folder: str, start: str, command: str) -> Tune:
 def _tried_object(tried: Tried) -> TriedObject:
     return TriedObject(
         values=tried.change.values,
+        does=tried.change.does,
         speed=effect_object(tried.effect),
         outcome=tried.outcome or "ok",
         changes_training=tried.change.changes_training,

@@ -8,8 +8,8 @@ from dmls_ray.training.compat import compiled_graphs, current_dispatch_mode
 from dmls_ray.training.flop_counter import FlopCounter
 
 _COMPILED = (
-    "the code compiles a model, whose kernels are not seen, and a step without compiling may need more memory; the "
-    "same run without torch.compile has the operations of a step"
+    "the code compiles a model, whose kernels are not seen, and a step without compiling may need more memory; a run "
+    "that compiles nothing, as by --env TORCHDYNAMO_DISABLE=1 of a script, has the operations of a step"
 )
 
 _NOT_LEFT = "a TorchDispatchMode of the code, or another thread, was entered in a step and not left"
