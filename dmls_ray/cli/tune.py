@@ -186,7 +186,7 @@ def describe(found: Tuning, start: str, best: str) -> Iterator[str]:
         changes = _join([str(tried.change) for tried in found.kept if tried.change.changes_training])
         warning = f"; the training changes: {changes}" if changes else ""
         yield f"Set       {best}"
-        yield f"          {_describe_gain(found)} as fast as now{_describe_memory(found)}{warning}"
+        yield f"          {_describe_gain(found)} as fast as now{_describe_memory_and_use(found)}{warning}"
         head = "why"
     else:
         yield f"Set       {start}"
@@ -274,12 +274,14 @@ def _describe_lost(tried: Tried) -> str:
     return _join([f"{tried.change} {amount_text(tried.effect)}", _describe_training(tried), verdict, tried.change.does])
 
 
-def _describe_memory(found: Tuning) -> str:
-    """The memory of what was found, and of the start."""
+def _describe_memory_and_use(found: Tuning) -> str:
+    """The memory in MiB and the utilization of what was found, and of the start."""
     assert found.start is not None
     assert found.end is not None
-    for metric, noun in MEMORY_METRICS.items():
-        now, then = found.end.value_of(metric), found.start.value_of(metric)
-        if now is not None and then is not None:
-            return f"; {noun} {now:,.0f} MiB instead of {then:,.0f}"
-    return ""
+    common = found.start.estimates.keys() & found.end.estimates.keys()
+    text = ""
+    for nouns, unit in ((MEMORY_METRICS, " MiB"), ({"mfu": "MFU"}, "")):
+        for metric in [metric for metric in nouns if metric in common][:1]:
+            now, then = (trial.text(metric, interval=True) for trial in (found.end, found.start))
+            text += f"; {nouns[metric]} {now}{unit} instead of {then}"
+    return text

@@ -145,6 +145,8 @@ def test_a_loader_without_workers_is_found_and_nothing_that_changes_the_training
     gain = re.search(r"([\d.]+)x \[[\d.]+, [\d.]+\] \(n=\d+\) as fast as now", done.stdout)
     assert gain is not None
     assert float(gain[1]) > 1.3
+    now, then = re.search(r"MFU (\S+) \[.*\] instead of (\S+) \[", done.stdout).groups()  # type: ignore[union-attr]
+    assert 1.3 < float(now) / float(then) < 2 * float(gain[1])
     assert re.search(r"^(not tried| *) *precision: .*--change-training", done.stdout, re.MULTILINE)
     records = load(folder / "out").records
     assert {record.outcome.value for record in records} == {"ok"}
@@ -172,6 +174,7 @@ def test_what_was_found_is_written_as_json(folder: Path) -> None:
     assert 1 < found["gain"]["low"] <= found["gain"]["value"]
     assert found["command"] == f"python train.py --workers {found['kept'][0]['values']['workers']}"
     assert found["not_tried"]["precision"]
+    assert {tried["does"] for tried in found["kept"]} == {""}
 
 
 @pytest.mark.slow
