@@ -121,6 +121,8 @@ class Same(Output, frozen=True):
     exit_code: int
     compared: Mapping[str, same_losses.LossVerdict]
     """Another setting -> how it compares with the first."""
+    without_effect: Mapping[str, str]
+    """What the script asks for in vain, as to shuffle without `set_epoch` -> the settings."""
 
 
 class TriedObject(msgspec.Struct, frozen=True):

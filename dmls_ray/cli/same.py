@@ -12,6 +12,7 @@ import msgspec
 from dmls_ray.analysis.findings.same_losses import ORDER, LossVerdict, judge_losses
 from dmls_ray.analysis.json_objects import Same
 from dmls_ray.analysis.table.build import make_table
+from dmls_ray.analysis.table.seen import by_fact
 from dmls_ray.analysis.trials.trial import Trial
 from dmls_ray.analysis.words_on_training import losses_text
 from dmls_ray.cli.call import Call
@@ -76,12 +77,15 @@ def same(call: Call) -> int:
         verdicts = [_beyond(own, verdict) for verdict in verdicts]
     names = [" ".join(f"{name}={value}" for name, value in setting.items()) for setting in settings]
     compared = dict(zip(names[1:], verdicts, strict=True))
+    in_vain = by_fact([base, *others], "without_effect")
     code = _CODES[min((verdict.verdict for verdict in verdicts), key=ORDER.index)]
     if request.is_json:
-        print_json(Same(folder=location, base=names[0], exit_code=code, compared=compared))
+        print_json(Same(folder=location, base=names[0], exit_code=code, compared=compared, without_effect=in_vain))
         return code
     for name, verdict in compared.items():
         say(ProgressConsole(), f"{name} vs {names[0]}: {losses_text(verdict)}", "bold")
+    for text, having in in_vain.items():
+        say(ProgressConsole(), f"{having}: what the script asks for had no effect: {text}.")
     return code
 
 

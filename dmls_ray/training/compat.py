@@ -129,6 +129,14 @@ def dataset_of(iterator: Any) -> Any:
     return iterator._dataset
 
 
+def sampler_of(iterator: Any) -> Any:
+    """The sampler of an iterator's loader, which says the order of the samples; None where it has none.
+
+    Without it: as `dataset_of`.
+    """
+    return getattr(iterator._index_sampler, "sampler", None)
+
+
 def sampled_size(iterator: Any) -> int:
     """The usual size of the batches of an iterator's loader; 0 where they have none.
 

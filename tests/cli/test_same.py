@@ -41,7 +41,7 @@ if world_size > 1:
     model = torch.nn.parallel.DistributedDataParallel(model)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 for epoch in range(100):
-    if args.error != "epoch" or world_size == 1:
+    if args.error != "never" and (args.error != "epoch" or world_size == 1):
         sampler.set_epoch(epoch)
     for inputs, targets in loader:
         optimizer.zero_grad()
@@ -84,6 +84,17 @@ def test_planted_errors_are_different_from_their_first_step_on(
     assert (found["kind"], found["exit_code"]) == ("same", code)
     (compared,) = found["compared"].values()
     assert (compared["verdict"], compared["step"]) == (verdict, step)
+
+
+@pytest.mark.slow
+def test_a_shuffle_that_no_setting_makes_is_named_where_all_train_the_same(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(SCRIPT)
+    words = [*RANKS, "--oversubscribe", "--device", "cpu", "--steps", "20", "--format", "json", "--", "--error", "never"]
+    done = dmls_ray("same", "train.py", *words, folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    ((text, settings),) = json.loads(done.stdout)["without_effect"].items()
+    assert "set_epoch" in text
+    assert ("world_size=1" in settings, "world_size=2" in settings) == (True, True)
 
 
 @pytest.mark.slow

@@ -6,7 +6,12 @@ from typing import Any
 
 import torch
 from torch.utils.data import DataLoader
+from torch.utils.data.distributed import DistributedSampler
 
+from dmls_ray.training.compat import sampler_of
+
+_ENDED = "_dmls_ray_ended"
+"""Attribute of a sampler: its epoch when a pass over the data ended."""
 _SIDE = 256
 """Rows and columns of a product for which PyTorch takes another number format, where the processor has units for it."""
 _ROUNDED = 1e-4
@@ -16,6 +21,22 @@ _ROUNDED = 1e-4
 def pins_in_vain(loader: DataLoader[Any]) -> bool:
     """Whether a loader is to copy its batches to pinned memory, which PyTorch leaves out without an accelerator."""
     return loader.pin_memory and not torch.cuda.is_available()
+
+
+def repeats_order(iterator: Any, batch: Any) -> bool:
+    """Whether a batch is of a pass that has the order of the one before, since the code has not called `set_epoch`.
+
+    Args:
+        iterator: of a loader, after each read.
+        batch: what it gave; None at the end of a pass.
+    """
+    sampler = sampler_of(iterator)
+    if not isinstance(sampler, DistributedSampler) or not sampler.shuffle:
+        return False
+    if batch is None:
+        sampler.__dict__[_ENDED] = sampler.epoch
+        return False
+    return sampler.__dict__.get(_ENDED) == sampler.epoch
 
 
 def precision_in_vain(device: torch.device) -> str:

@@ -290,6 +290,35 @@ for epoch in range(100):
     assert result.run.facts["time_unknown"]
 
 
+SHUFFLED = """
+from torch.utils.data.distributed import DistributedSampler
+
+def passes(sampler, changes):
+    for epoch in range(100):
+        if changes:
+            sampler.set_epoch(epoch)
+        yield DataLoader(data, 16, sampler=sampler)
+
+shuffled, other = (DistributedSampler(data, num_replicas=1, rank=0, shuffle={shuffle}) for _ in range(2))
+for loader, test_loader in zip(passes(shuffled, {changes}), passes(other, False)):
+    for x, y in loader:
+        step(x, y)
+    for x, y in test_loader:
+        model(x)
+"""
+
+
+@pytest.mark.parametrize(
+    ("shuffle", "changes", "is_named"), [(True, False, True), (True, True, False), (False, False, False)]
+)
+def test_a_sampler_that_shuffles_and_is_not_told_the_epoch_is_named_where_the_training_reads_it(
+    run: Runner, *, shuffle: bool, changes: bool, is_named: bool
+) -> None:
+    result = run.one(BEGIN + SHUFFLED.format(shuffle=shuffle, changes=changes), steps=20)
+    assert result.outcome is Outcome.OK, result.reason
+    assert ("set_epoch" in result.run.facts.get("without_effect", "")) == is_named
+
+
 PINNED = """
 torch.set_float32_matmul_precision("medium")
 for epoch in range(100):
