@@ -89,8 +89,8 @@ def test_planted_errors_are_different_from_their_first_step_on(
 @pytest.mark.slow
 def test_a_shuffle_that_no_setting_makes_is_named_where_all_train_the_same(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(SCRIPT)
-    words = [*RANKS, "--oversubscribe", "--device", "cpu", "--steps", "20", "--format", "json", "--", "--error", "never"]
-    done = dmls_ray("same", "train.py", *words, folder=tmp_path)
+    words = [*RANKS, "--oversubscribe", "--device", "cpu", "--steps", "20", "--format", "json"]
+    done = dmls_ray("same", "train.py", *words, "--", "--error", "never", folder=tmp_path)
     assert done.returncode == 0, done.stderr
     ((text, settings),) = json.loads(done.stdout)["without_effect"].items()
     assert "set_epoch" in text

@@ -176,7 +176,7 @@ class Ledger:
         if self._seen.pins_in_vain:
             found.append("pin_memory (no GPU is there)")
         if self._seen.shuffles_in_vain:
-            found.append("shuffle of a DistributedSampler (set_epoch is not called: passes have the order of the first)")
+            found.append("shuffle of a DistributedSampler (set_epoch is not called: passes have one order)")
         if precision := precision_in_vain(self._seen.meter.device):
             found.append(f"float32_matmul_precision={precision} (products have the error of fp32)")
         found += self._seen.communication.hooks_without_effect()
