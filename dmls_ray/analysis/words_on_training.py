@@ -103,6 +103,8 @@ def losses_text(verdict: LossVerdict) -> str:
         text += f": {verdict.reason}"
     elif verdict.step in FIRST_STEPS:
         text += f": {FIRST_STEPS[verdict.step]}"
+    elif verdict.step is not None and verdict.largest is not None:
+        text += f": those of the steps before differ by at most {verdict.largest:.1g} of their size"
     elif verdict.largest:
         text += f": the losses of {verdict.steps} steps differ by at most {verdict.largest:.1g} of their size"
     elif verdict.step is None:

@@ -145,19 +145,21 @@ def sampled_size(iterator: Any) -> int:
     return getattr(iterator._index_sampler, "batch_size", None) or 0
 
 
-def around_backward_passes(begin: Callable[[Any], object], end: Callable[[], object]) -> AbstractContextManager[object]:
+def around_backward_passes(
+    begin: Callable[[Any, Any], object], end: Callable[[], object]
+) -> AbstractContextManager[object]:
     """Call two functions before and after each backward pass, while the context lasts.
 
-    The first is given what the pass begins with, a tensor or several.
+    The first is given what the pass begins with, a tensor or several, and the gradients of these or None.
 
     Without it: forward and backward pass of a user-defined function are not separated from the rest of a step.
     """
     backward = torch.autograd.backward
 
-    def surrounded(tensors: Any, *args: Any, **kwargs: Any) -> None:
-        begin(tensors)
+    def surrounded(tensors: Any, grad_tensors: Any = None, *args: Any, **kwargs: Any) -> None:
+        begin(tensors, grad_tensors)
         try:
-            backward(tensors, *args, **kwargs)
+            backward(tensors, grad_tensors, *args, **kwargs)
         finally:
             end()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import typing
 from collections.abc import Sequence
 from typing import Literal
@@ -17,12 +18,20 @@ from dmls_ray.records.outcome import Outcome
 _GROWTH = 100
 """By how much more than those of the first step later losses may differ: rounding grows with the steps."""
 _JUMP = 10
-"""A difference beyond rounding is no rounding that has grown if it is so many times the largest one before."""
+"""A difference is no rounding that has grown if it is so many times the largest one before, and so many times that of
+the first step."""
+_ZERO = 1e-6
+"""Losses that are no larger are 0 but for rounding."""
 
 _SLOWLY = (
     "the difference grew slowly, as rounding does, and as a small change of the update does; fewer steps or float64 "
     "may tell them apart"
 )
+_AGAIN_EQUAL = (
+    "the loss of the next step is the same again, so the updates may be, and the loss of this step may be weighted "
+    "otherwise than its gradients; more steps, or a higher learning rate, may tell them apart"
+)
+_ALL_ZERO = "all losses are 0 but for rounding, so they do not show what is trained"
 SameWord = Literal["failed", "different", "cannot say", "within rounding", "bit-identical"]
 ORDER: tuple[SameWord, ...] = typing.get_args(SameWord)
 """The first one that a setting or a run has counts."""
@@ -70,11 +79,17 @@ def judge_losses(trial: Trial, base: Trial) -> LossVerdict:
     verdicts = []
     for record, other in zip(trial.records, base.records, strict=False):
         passes = _ratios(record, other)
-        # Code may divide the loss of each backward pass by their number, and that of each rank by the number of ranks.
-        ways = ([by_pass**power * of_rank for by_pass in passes] for power in (0, 1) for of_rank in (1, ranks))
+        # Code may divide the loss of each backward pass by their number, and that of each rank by the number of ranks,
+        # or multiply it where DDP divides.
+        of_ranks = (1, ranks, 1 / ranks)
+        ways = ([by_pass**power * of_rank for by_pass in passes] for power in (0, 1) for of_rank in of_ranks)
         found = [compare_losses(record.step_losses, other.step_losses, factors, rounding) for factors in ways]
         verdicts.append(max(found, key=lambda each: (ORDER.index(each.verdict), each.step or 0)))
     verdict = min(verdicts, key=lambda each: (ORDER.index(each.verdict), each.step or 0))
+    if verdict.verdict != "failed" and bool(trial.independent_ranks) != bool(base.independent_ranks):
+        return msgspec.structs.replace(
+            verdict, verdict="different", reason=trial.independent_ranks or base.independent_ranks
+        )
     if verdict.step == 1 and not is_known:
         reason = "how many samples a step has is not known; state them by --samples"
         return msgspec.structs.replace(verdict, verdict="cannot say", reason=reason)
@@ -103,16 +118,46 @@ def compare_losses(
         # The second step is the first after an update.
         reason = f"the losses that backward passes begin with were seen of {steps} steps, and 2 or more are needed"
         return LossVerdict("cannot say", reason, steps)
-    largest = 0.0
-    for step, (loss, other, factor) in enumerate(zip(losses, base, factors, strict=False), 1):
-        difference = abs(loss * factor - other) / (abs(other) or 1.0)
-        if difference > rounding * min(step, _GROWTH):
-            is_sudden = difference > _JUMP * largest
-            seen = (steps, step, (loss * factor, other), largest, rounding)
-            return LossVerdict("different", "", *seen) if is_sudden else LossVerdict("cannot say", _SLOWLY, *seen)
-        largest = max(largest, difference)
+    # Losses that may be 0 are sums of terms that cancel: these are of the size of the largest ones.
+    size = max(map(abs, base)) if min(base) <= 0 else 0.0
+    if size < _ZERO and max(map(abs, losses)) < _ZERO:
+        return LossVerdict("cannot say", _ALL_ZERO, steps)
+    differences = [
+        abs(loss * factor - other) / (size or abs(other) or 1.0)
+        for loss, other, factor in zip(losses, base, factors, strict=False)
+    ]
+    largest, apart = 0.0, None
+    for step, difference in enumerate(differences, 1):
+        beyond = _beyond(difference, step, largest, rounding)
+        if not beyond:
+            largest = max(largest, difference)
+            continue
+        seen = (steps, step, (losses[step - 1] * factors[step - 1], base[step - 1]), largest, rounding)
+        # What follows the last step is not known: as what followed the ones before, if these differed, too.
+        following = [*differences, math.inf if apart is None else 0.0][step]
+        if step == 1 or _beyond(following, step + 1, largest, rounding):
+            if beyond == "jump":
+                return LossVerdict("different", "", *seen)
+            return LossVerdict("cannot say", _SLOWLY, *seen)
+        apart = apart or LossVerdict("cannot say", _AGAIN_EQUAL, *seen)
+    if apart is not None:
+        return apart
     if len(losses) != len(base):
         reason = f"the first {steps} steps are the same, but losses were seen of {len(losses)} and of {len(base)} steps"
         return LossVerdict("cannot say", reason, steps, largest=largest, rounding=rounding)
     word: SameWord = "within rounding" if largest else "bit-identical"
     return LossVerdict(word, "", steps, largest=largest, rounding=rounding)
+
+
+def _beyond(difference: float, step: int, largest: float, rounding: float) -> Literal["", "jump", "growth"]:
+    """How a relative difference of losses is more than rounding; empty if it is not.
+
+    Args:
+        difference: of a step.
+        step: the step, from 1.
+        largest: the largest difference of the steps before.
+        rounding: what rounding makes of the first step.
+    """
+    if difference > max(_JUMP * largest, rounding * min(step, _JUMP)):
+        return "jump"
+    return "growth" if difference > rounding * min(step, _GROWTH) else ""

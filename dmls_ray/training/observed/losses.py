@@ -32,14 +32,17 @@ class StepLosses:
         """A `GradScaler` has scaled a loss."""
         self._unscaled = (id(scaled), loss)
 
-    def backward_began(self, roots: Any) -> None:
-        """A backward pass begins with a tensor, or with several."""
+    def backward_began(self, roots: Any, weights: Any = None) -> None:
+        """A backward pass begins with a tensor, or with several, and with what the gradients are multiplied by."""
         root = roots if isinstance(roots, Tensor) else next(iter(roots), None)
+        weight = weights if weights is None or isinstance(weights, Tensor) else next(iter(weights), None)
         if not isinstance(root, Tensor) or root.numel() != 1:
             return
         scaled, loss = self._unscaled
         if scaled == id(root):
             root = loss
+        if weight is not None:
+            root = root.detach() * weight
         # Others, as those of several ranks, may have to be asked for their value on all ranks.
         is_here = type(root) is Tensor and root.is_cpu
         self._of_step.append(root.item() if is_here else root.detach())

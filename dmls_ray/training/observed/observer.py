@@ -189,7 +189,7 @@ class ObservedSteps:
         self.number_format.forward_began(module)
         self.inputs.forward_began(module, content, is_list=bool(args) and isinstance(args[0], list | tuple))
 
-    def _backward_began(self, roots: Any) -> None:
+    def _backward_began(self, roots: Any, weights: Any) -> None:
         self._backward_depth += 1
         if self._backward_depth > 1:
             return
@@ -199,7 +199,7 @@ class ObservedSteps:
         self.communication.backward_began()
         if self.tests.backward_began():
             self.step.attack_began()
-        self.losses.backward_began(roots)
+        self.losses.backward_began(roots, weights)
         self.step.backward_began(*self.inputs.backward_began([roots] if isinstance(roots, Tensor) else [*roots]))
 
     def _backward_ended(self) -> None:

@@ -33,7 +33,8 @@ def compared(changes: dict[int, float], divided: float = 1.0) -> LossVerdict:
         ({1: 2e-5}, "different", 1),  # other samples
         ({1: 1e-7, 2: 1e-3}, "different", 2),  # another learning rate
         ({1: 1e-7, 4: 1e-2}, "different", 4),  # the last, smaller batch, or the second pass over the data
-        ({1: 1e-7, 60: 5e-4}, "within rounding", None),  # rounding grows with the steps
+        ({1: 1e-7, 20: 9e-5, 60: 5e-4}, "within rounding", None),  # rounding grows with the steps
+        ({1: 1e-7, 60: 5e-4}, "different", 60),  # but not at once
         ({1: 1e-7, 100: 1.1e-2}, "different", 100),
         ({1: 9e-6, 10: 9e-5, 20: 3e-4}, "cannot say", 20),  # grew slowly
     ],
@@ -46,6 +47,19 @@ def test_losses_are_the_same_up_to_rounding_and_a_jump_beyond_it_is_a_difference
     if step is not None:
         assert found.losses is not None
         assert found.losses[1] == LOSSES[step - 1]
+
+
+def test_a_step_whose_loss_alone_differs_says_nothing_of_the_updates_after_it() -> None:
+    found = compared({11: 1e-2, 12: 0.0})
+    assert (found.verdict, found.step) == ("cannot say", 11)
+    assert compared({11: 1e-2, 12: 0.0, 40: 1e-2}).step == 40
+
+
+def test_losses_around_0_are_compared_by_the_size_of_the_largest_and_such_that_are_all_0_say_nothing() -> None:
+    signed = [(-1) ** step / step for step in range(100)[1:]]
+    assert compare_losses([0.0, *signed], [6e-8, *signed], [1.0] * 100, 1e-5).verdict == "within rounding"
+    assert compare_losses([1e-3, *signed], [6e-8, *signed], [1.0] * 100, 1e-5).verdict == "different"
+    assert compare_losses([6e-8] * 100, [0.0] * 100, [1.0] * 100, 1e-5).verdict == "cannot say"
 
 
 def test_losses_that_code_divides_by_its_backward_passes_are_the_same() -> None:
@@ -73,6 +87,7 @@ def judged(first: dict[str, Any], second: dict[str, Any]) -> LossVerdict:
         seen = first if record.config["optimizer"] == "adam" else second
         record.step_losses = seen.get("losses", LOSSES)
         record.step_passes = seen.get("passes", [])
+        record.independent_ranks = seen.get("independent", "")
         record.outcome = seen.get("outcome", Outcome.OK)
         record.facts |= seen.get("facts", {})
         if seen.get("samples", 64) is not None:
@@ -100,12 +115,13 @@ COARSE = [loss * 1.0005 for loss in LOSSES]
         ({}, {}, "bit-identical", None),
         ({}, {"losses": OTHER}, "different", 1),
         ({}, {"losses": COARSE}, "different", 1),
+        ({}, {"independent": "the ranks ended with different parameters"}, "different", None),
         ({}, {"losses": COARSE, "facts": {"number_format": "bfloat16"}}, "within rounding", None),
         ({}, {"samples": 128}, "cannot say", None),
         ({}, {"losses": LOSSES[:3]}, "cannot say", None),
         ({}, {"passes": SHORT_GROUPS}, "bit-identical", None),
         ({}, {"passes": SHORT_GROUPS, "losses": divided_by(SHORT_GROUPS)}, "bit-identical", None),
-        ({}, {"passes": SHORT_GROUPS, "losses": divided_by([4] * 100)}, "different", 10),
+        ({}, {"passes": SHORT_GROUPS, "losses": divided_by([4] * 100)}, "cannot say", 10),
         ({}, {"samples": 32, "facts": {"same_samples": "true"}}, "different", 1),
         ({"samples": None}, {"samples": None}, "bit-identical", None),
         ({"samples": None}, {"samples": None, "losses": OTHER}, "cannot say", 1),

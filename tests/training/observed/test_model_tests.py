@@ -75,7 +75,7 @@ class Loop:
         self.timer.end_epoch()
         return self.timer.left_out_ms / 1e3
 
-    def backward_began(self, _: object) -> None:
+    def backward_began(self, _: object, __: object) -> None:
         if self.tests.backward_began():
             self.under_way.attack_began()
         self.under_way.backward_began(None, [])
