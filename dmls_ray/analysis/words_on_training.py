@@ -36,7 +36,8 @@ FIRST_LOSSES: Mapping[str, str] = {
 }
 """How the losses of the first steps compare -> the words."""
 FIRST_STEPS: Mapping[int | None, str] = {
-    1: "before any update, so the samples, the initial weights or the loss itself differ, or dropout",
+    1: "before any update, so the samples or their order (let one rank read by a DistributedSampler, too), the initial "
+    "weights or the loss itself differ, or what dropout draws, or the samples of batch norm",
     2: "after the first update, so gradients or the optimizer differ",
 }
 """The first step whose losses differ -> the words."""

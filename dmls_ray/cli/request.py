@@ -59,6 +59,7 @@ def parse_request(
     what: What | None = None,
     *,
     formats: Sequence[str] = ("text", "json"),
+    is_paired: bool = False,
 ) -> Request:
     """Add the flags of a sweep to a parser, and parse a command line.
 
@@ -68,6 +69,7 @@ def parse_request(
         words: the command line.
         what: what is run unless a flag says otherwise.
         formats: what --format takes.
+        is_paired: whether values of several flags that stand at one place go together, so that some may stand twice.
 
     Raises:
         InputError: a word or a combination of words is wrong.
@@ -102,7 +104,7 @@ def parse_request(
     defaults = workload.name_objects(defaults)
     add_flags(parser, schema, defaults, preset_options, formats)
     given = vars(parse(parser, words, about=functools.partial(_about_unknown, workload, typed)))
-    asked = read_flags(given, schema)
+    asked = read_flags(given, schema, is_paired=is_paired)
     variables = {name: distinct_values(name, values) for name, values in what.env.items()}
     kept = kept_defaults(defaults, asked.keys() | variables.keys())
     axes = checked_axes(kept, schema, read_written) | asked | variables
@@ -187,7 +189,9 @@ def _axes_of_another_workload(preset: Preset, schema: Schema) -> tuple[dict[str,
     return {name: axes[name] for name in axes if name in schema.specs}, variants or [{}], left_out
 
 
-def read_flags(given: Mapping[str, Any], schema: Schema) -> dict[str, tuple[Any, ...] | Range]:
+def read_flags(
+    given: Mapping[str, Any], schema: Schema, *, is_paired: bool = False
+) -> dict[str, tuple[Any, ...] | Range]:
     """The axes that a parsed command line gives.
 
     Raises:
@@ -199,7 +203,8 @@ def read_flags(given: Mapping[str, Any], schema: Schema) -> dict[str, tuple[Any,
     for name, values in texts.items():
         spec = schema.check_name(name)
         read = value_of_flag if name in schema.specs else FieldSpec.parse
-        axes[name] = distinct_values(name, [Largest.parse(text, spec) or read(spec, text) for text in values])
+        read_values = [Largest.parse(text, spec) or read(spec, text) for text in values]
+        axes[name] = tuple(read_values) if is_paired else distinct_values(name, read_values)
     for flag in ("range", "log_range"):
         for name, low, high in given[flag]:
             axes[name] = range_of(name, low, high, log=flag == "log_range").checked(schema.check_name(name))

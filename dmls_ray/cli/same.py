@@ -62,7 +62,7 @@ def same(call: Call) -> int:
         raise ConfigError(f"{script} is no training script; give one: dmls-ray same train.py --world-size 1 2.")
     name, about = f"{folder_of(script)}-same", f"Compare the losses of settings of {script}."
     preset = Preset(name=name, axis=None, axes={"steps": [50]}, description=about, options=_OPTIONS, workload=None)
-    request = parse_request(parser_of(preset, call), preset, call.words, What(train=script))
+    request = parse_request(parser_of(preset, call), preset, call.words, What(train=script), is_paired=True)
     settings = _settings(request)
     if request.dry_run:
         return print_plan(replace(request, variants=settings))
@@ -93,7 +93,7 @@ def _settings(request: Request) -> list[Setting]:
     """The settings: the first has the first value of each flag, and so on.
 
     Raises:
-        ConfigError: no flag has several values, or two have different numbers of them.
+        ConfigError: no flag has several values, two have different numbers of them, or two settings are one.
     """
     if name := field_of_largest(request.axes):
         raise ConfigError(f"{flag_of(name)} max may differ between the settings; give values.")
@@ -102,7 +102,14 @@ def _settings(request: Request) -> list[Setting]:
     if len(set(counts.values())) != 1:
         seen = ", ".join(f"{flag} has {count}" for flag, count in counts.items()) or "no flag has several"
         raise ConfigError(f"{seen} values; give several of one flag, or as many of each: --world-size 1 2.")
-    return [dict(zip(varied, values, strict=True)) for values in zip(*varied.values(), strict=True)]
+    settings: list[Setting] = []
+    for values in zip(*varied.values(), strict=True):
+        setting = dict(zip(varied, values, strict=True))
+        if setting in settings:
+            words = " ".join(f"{flag_of(name)} {value}" for name, value in setting.items())
+            raise ConfigError(f"{words} is given twice; give settings that differ.")
+        settings.append(setting)
+    return settings
 
 
 def _measured(request: Request, settings: list[Setting], call: Call) -> list[Trial]:

@@ -169,7 +169,7 @@ class Tuner:
                 found.not_tried[role] = "it changes the training; --change-training tries it"
             elif not changes:
                 found.not_tried[role] = (
-                    f"its other values are not known; sweep {found.roles[role]} with values of your choice"
+                    f"no other value is known for it here; sweep {found.roles[role]} with values of your choice"
                 )
             else:
                 to_try.append((role, changes))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -97,6 +98,32 @@ def test_a_shuffle_that_no_setting_makes_is_named_where_all_train_the_same(tmp_p
     assert ("world_size=1" in settings, "world_size=2" in settings) == (True, True)
 
 
+def test_a_value_of_a_flag_may_stand_in_several_settings(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(SCRIPT)
+    words = (
+        "--world-size",
+        "1",
+        "2",
+        "1",
+        "--batch-size",
+        "32",
+        "16",
+        "16",
+        "--accum-steps",
+        "1",
+        "1",
+        "2",
+        "--dry-run",
+    )
+    done = dmls_ray("same", "train.py", *words, folder=tmp_path)
+    planned = re.findall(r"(world_size=\d.*) repeat=0", done.stdout)
+    assert sorted(planned) == [
+        "world_size=1 batch_size=16 accum_steps=2",
+        "world_size=1 batch_size=32 accum_steps=1",
+        "world_size=2 batch_size=16 accum_steps=1",
+    ]
+
+
 @pytest.mark.slow
 def test_a_script_that_fails_is_not_compared(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(SCRIPT.replace("cross_entropy(model(part), wanted)", "1 / 0"))
@@ -109,6 +136,7 @@ def test_a_script_that_fails_is_not_compared(tmp_path: Path) -> None:
     [
         ("train.py", "no flag has several values"),
         ("train.py --world-size 1 2 --batch-size 8 4 2", "--world-size has 2, --batch-size has 3 values"),
+        ("train.py --world-size 1 2 1 --batch-size 8 4 8", "--world-size 1 --batch-size 8 is given twice"),
         ("train.py --batch-size max", "--batch-size max may differ"),
         ("batch_size --world-size 1 2", "batch_size is no training script"),
     ],

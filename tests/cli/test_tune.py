@@ -97,6 +97,8 @@ def test_the_command_to_paste_is_that_of_python_or_torchrun(folder: Path, monkey
     values = {"world_size": 2, "threads_per_rank": 1, "batch_size": 8}
     command = "OMP_NUM_THREADS=1 torchrun --standalone --nproc-per-node 2 train.py --amp --batch-size 8"
     assert workload.command_of(values) == command
+    noted = workload_of_script("train.py", variables={"NOTE": ["a b"]})
+    assert noted.command_of({"NOTE": "a b"}) == "NOTE='a b' python train.py"
 
 
 @pytest.mark.parametrize(

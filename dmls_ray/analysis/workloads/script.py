@@ -77,8 +77,8 @@ def _notes_on_files(records: Sequence[RunRecord]) -> list[Note]:
             "that is right; if one is a checkpoint, --own-folder keeps runs from resuming from it."
         )
     if overwritten := rewritten - read_later:
-        way_out = "each run overwrites what the one before left, or adds to it; --own-folder gives each a folder"
-        notes.append(f"Several runs wrote {_listed(overwritten)}: {way_out}.")
+        way_out = "if these overwrite it, or add to it, --own-folder gives each a folder"
+        notes.append(f"{_listed(overwritten)} changed during several runs; {way_out}.")
     if begun_with:
         notes.append(
             f"Runs read your {_listed(begun_with)} and write it again, in copies of the repository. If it is a "

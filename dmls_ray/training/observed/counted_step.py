@@ -12,7 +12,7 @@ _COMPILED = (
     "that compiles nothing, as by --env TORCHDYNAMO_DISABLE=1 of a script, has the operations of a step"
 )
 
-_NOT_LEFT = "a TorchDispatchMode of the code, or another thread, was entered in a step and not left"
+_NOT_LEFT = "a step ended within a backward pass or a TorchDispatchMode of the code, or in another thread than it began"
 
 
 class CountedStep:

@@ -13,7 +13,7 @@ from dmls_ray.training.observed.samples import samples_of
 from dmls_ray.training.observed.seen_steps import (
     SeenSamples,
     SeenStep,
-    elements_of,
+    elements_by_form,
     have_other_data_now_and_then,
     loaded_in,
     tokens_of,
@@ -106,7 +106,7 @@ class Ledger:
             "samples_per_s": samples / seconds or None,
             "tokens_per_s": tokens / seconds or None,
             "loaded_per_step": loaded_in(window) / steps,
-            "given_elements": elements_of(window) / steps or None,
+            "given_elements": elements_by_form(window).total() / steps or None,
             "step_ms_mean": seconds * 1e3 / steps if math.isfinite(seconds) else None,
             "counted_share": 1 - self._timer.left_out_ms / self._timed_ms if self._timer.step_ms else None,
             "backward_passes": self._backward_passes or None,
@@ -132,11 +132,16 @@ class Ledger:
         if operations.unknown:
             return operations.unknown
         window = self._trained[self._first_counted :]
-        given = elements_of([self._trained[operations.number - 1]])
-        usual = elements_of(window) / (len(window) or 1)
-        if abs(given - usual) <= _SAME_SIZE * usual:
-            return ""
-        return f"steps differ in size: {given:,.0f} elements of input where operations were counted, else {usual:,.0f}"
+        counted, forms = elements_by_form([self._trained[operations.number - 1]]), elements_by_form(window)
+        given, usual = counted.total(), forms.total() / (len(window) or 1)
+        if not usual:
+            return "no model was seen that is given tensors, so it is not known whether steps differ in size"
+        if abs(given - usual) > _SAME_SIZE * usual:
+            seen = f"{given:,.0f} elements of input where operations were counted, else {usual:,.0f}"
+            return f"steps differ in size: {seen}"
+        if sum(forms[form] for form in counted) < (1 - _SAME_SIZE) * forms.total():
+            return "samples differ in size: other shapes than where operations were counted"
+        return ""
 
     def digests(self) -> list[int]:
         """Of the first batches of this rank; those that ranks share are equal on all of them.

@@ -6,7 +6,7 @@ All functions are pure.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from dmls_ray.training.observed.given import Given
@@ -101,9 +101,13 @@ def tokens_of(steps: Sequence[SeenStep]) -> float:
     return sum(given.tokens for given in seen if not sizes or not sizes.isdisjoint((given.first.shapes or [()])[0][:2]))
 
 
-def elements_of(steps: Sequence[SeenStep]) -> float:
-    """The elements of the tensors that models were given."""
-    return sum(given.elements for given in new_passes(steps) if given is not None)
+def elements_by_form(steps: Sequence[SeenStep]) -> Counter[Hashable]:
+    """The elements of the tensors that models were given, by the shapes of the samples in them."""
+    elements: Counter[Hashable] = Counter()
+    for given in new_passes(steps):
+        for input_ in given.inputs if given is not None else ():
+            elements[tuple([shape[1:] for shape in input_.shapes])] += input_.elements
+    return elements
 
 
 def loaded_in(steps: Sequence[SeenStep]) -> float:

@@ -194,9 +194,10 @@ class ScriptWorkload(Workload):
         program = ["python"]
         if config.world_size > 1:
             program = ["torchrun", "--standalone", "--nproc-per-node", str(config.world_size)]
-        prefix = [f"{name}={value}" for name, value in variables.items()]
+        # Quotes around the name would make a program of it.
+        prefix = "".join(f"{name}={shlex.quote(value)} " for name, value in variables.items())
         script = self.script.split() if module_of(self.script) else [self.script]
-        return shlex.join([*prefix, *program, *script, *config.words()])
+        return prefix + shlex.join([*program, *script, *config.words()])
 
     def check(self, configs: Sequence[ScriptConfig]) -> None:
         for config in configs:

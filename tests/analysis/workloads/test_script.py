@@ -69,10 +69,10 @@ def test_files_that_runs_read_and_write_are_named() -> None:
     assert "ckpt/latest.pt" not in notes()
     assert "log.txt" not in notes()
     middle.facts |= {"written": ["log.txt", "ckpt/latest.pt"]}
-    assert "Several runs wrote ckpt/latest.pt, log.txt: each run overwrites" in notes()
+    assert "ckpt/latest.pt, log.txt changed during several runs" in notes()
     last.facts |= {"read": ["ckpt/latest.pt", "data.txt"], "written_in_copy": ["out.txt"]}
     assert "Runs read files that earlier runs wrote (ckpt/latest.pt), so they may resume" in notes()
-    assert "Several runs wrote log.txt: each run overwrites" in notes()
+    assert "log.txt changed during several runs" in notes()
     last.facts |= {"written": []}
     middle.facts |= {"written": ["log.txt", "ckpt/latest.pt"]}
     assert "Runs read files that one earlier run wrote (ckpt/latest.pt). For prepared data and" in notes()
