@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import io
 import json
 import os
 import pkgutil
@@ -168,13 +167,9 @@ def _open_streams() -> None:
     """Make the standard streams anew, as an interpreter does at its start: they know whether they are a terminal."""
     for descriptor, name in enumerate(("stdin", "stdout", "stderr")):
         before = getattr(sys, name)
-        raw: Any = io.FileIO(descriptor, "w" if descriptor else "r", closefd=False)
-        stream = io.TextIOWrapper(
-            io.BufferedWriter(raw) if descriptor else io.BufferedReader(raw),
-            before.encoding,
-            before.errors,
-            line_buffering=name == "stderr" or os.isatty(descriptor),
-            write_through=before.write_through,
-        )
+        mode = "w" if descriptor else "r"
+        stream: Any = open(descriptor, mode, encoding=before.encoding, errors=before.errors, closefd=False)  # noqa: SIM115
+        is_line_buffered = name == "stderr" or stream.line_buffering
+        stream.reconfigure(line_buffering=is_line_buffered, write_through=before.write_through)
         setattr(sys, name, stream)
         setattr(sys, f"__{name}__", stream)
