@@ -27,7 +27,7 @@ from typing import Any, NoReturn
 
 import psutil  # noqa: F401 - before the handler of a signal needs it, which may interrupt an import
 
-from dmls_ray.util.interpreter import CHILD_SUBREAPER, exit_now, kill_descendants, prctl
+from dmls_ray.util.interpreter import CHILD_SUBREAPER, command_of_call, exit_now, kill_descendants, prctl
 from dmls_ray.util.template_request import HEADER_BYTES
 
 _MOST_DESCRIPTORS = 16
@@ -50,9 +50,8 @@ class Template:
         self._life, theirs = socket.socketpair()
         """Its end is the end of the templates."""
         given = [listener.fileno() for listener in listeners], list(prepares.values()), theirs.fileno()
-        program = f"import sys; sys.path[:] = {sys.path!r}; from {__name__} import be_template; be_template(*{given!r})"
         descriptors = [*given[0], theirs.fileno()]
-        command = [sys.executable, "-c", program]
+        command = command_of_call(__name__, "be_template", given)
         environment = {**os.environ, **environment}
         # Where it fails there is no template, and processes that start without it say why.
         none = subprocess.DEVNULL

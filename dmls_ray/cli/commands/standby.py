@@ -17,6 +17,7 @@ import psutil
 from dmls_ray.cli.as_copy import BE_CURRENT, PREPARE
 from dmls_ray.cli.console import EXIT_OK, Console, Parser, say
 from dmls_ray.util.errors import ClusterError
+from dmls_ray.util.interpreter import command_of_call
 from dmls_ray.util.standby import IDLE_S, READY, Standby, circumstances, find_standby, has_relative_path, state_file
 from dmls_ray.util.template_copy import start_copy
 from dmls_ray.util.template_request import COMMANDS
@@ -74,12 +75,11 @@ def _start(joined: str | None) -> None:
     reader, writer = os.pipe()
     path = sys.path if sys.flags.safe_path else sys.path[1:]
     given = (writer, PREPARE, circumstances(), path, str(state_file()), joined)
-    program = f"import sys; sys.path[:] = {sys.path!r}; from {_HOLDER} import hold; hold(*{given!r})"
+    command = command_of_call(_HOLDER, "hold", given)
     place, none = os.getcwd() if has_relative_path() else "/", subprocess.DEVNULL
     subprocess.Popen(
-        [sys.executable, "-c", program], cwd=place, pass_fds=[writer], start_new_session=True, stdin=none, stdout=none,
-        stderr=none,
-    )  # fmt: skip
+        command, cwd=place, pass_fds=[writer], start_new_session=True, stdin=none, stdout=none, stderr=none
+    )
     os.close(writer)
     with open(reader, encoding="utf-8") as answer:
         # It stays open until the process has answered, or has ended.
