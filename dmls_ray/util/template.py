@@ -10,11 +10,9 @@ A copy ends by itself, and at the latest with its template, which ends with the 
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
 import pkgutil
-import select
 import signal
 import socket
 import subprocess
@@ -28,6 +26,7 @@ from typing import Any, NoReturn
 import psutil  # noqa: F401 - before the handler of a signal needs it, which may interrupt an import
 
 from dmls_ray.util.interpreter import CHILD_SUBREAPER, command_of_call, exit_now, kill_descendants, prctl
+from dmls_ray.util.template_copy import signal_at_end
 from dmls_ray.util.template_request import HEADER_BYTES
 
 _MOST_DESCRIPTORS = 16
@@ -78,10 +77,7 @@ def be_template(listeners: Sequence[int], prepares: Sequence[str], life: int) ->
     prctl(CHILD_SUBREAPER, 1)
     # A signal, since an import may take long.
     signal.signal(signal.SIGIO, _end_with_copies)
-    fcntl.fcntl(life, fcntl.F_SETOWN, -os.getpgrp())
-    fcntl.fcntl(life, fcntl.F_SETFL, fcntl.fcntl(life, fcntl.F_GETFL) | os.O_ASYNC)
-    if select.select([life], [], [], 0)[0]:
-        _end_with_copies()
+    signal_at_end(life, signal.SIGIO, -os.getpgrp())
     _make_copies(listeners, prepares)
 
 
