@@ -6,8 +6,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from dmls_ray.analysis.findings.effects import HOPELESS, Effect, compare
@@ -30,13 +30,13 @@ not train."""
 class Replacement:
     """Whether a value may take the place of another one; a subclass says what is good enough."""
 
-    effects: Sequence[Effect] = ()
+    effects: list[Effect] = field(default_factory=list)
     """The value against the other one, for each configuration of the other fields."""
-    outcomes: Sequence[str] = ()
+    outcomes: list[str] = field(default_factory=list)
     """How runs of the value ended where those of the other one trained and its own did not."""
-    failures: Sequence[str] = ()
+    failures: list[str] = field(default_factory=list)
     """How many runs of the value ended otherwise, where those of the other one trained and others of its own did."""
-    apart: Sequence[Pair] = ()
+    apart: list[Pair] = field(default_factory=list)
     """Those of which both trained, and that have nothing to compare: not in one block of one session, on one machine,
     with the same versions, or without the metric."""
 
@@ -124,37 +124,33 @@ def judge_replacement(trials: SweepTrials, name: str, values: tuple[str, str], u
         until: its `equivalent` is the share of the speed that may be lost.
     """
     axis = trials.axis_of(name)
-    effects: list[Effect] = []
-    outcomes: list[str] = []
-    failures: list[str] = []
-    apart: list[Pair] = []
+    found: Replacement = Slowdown(allowed=until.equivalent)
     metric = trials.questions.judged_by and trials.questions.judged_by[0]
+    if metric is not None:
+        found = Gain()
     for group in group_by_other_factors(trials.rows, {name}):
         by_value = {trial.factors[name]: trial for trial in group}
         base, trial = (by_value.get(value) for value in values)
         if base is None or trial is None or not base.counted:
             continue
         if not trial.counted:
-            outcomes.append(trial.outcome)
+            found.outcomes.append(trial.outcome)
             continue
         if trial.independent_ranks and not base.independent_ranks:
-            outcomes.append("its ranks trained separate models")
+            found.outcomes.append("its ranks trained separate models")
             continue
         if metric and base.by_block(metric) and not trial.by_block(metric):
-            outcomes.append(f"no finite number {metric}")
+            found.outcomes.append(f"no finite number {metric}")
             continue
-        failures += _failures(trial, base, metric)
+        found.failures.extend(_failures(trial, base, metric))
         pair = axis.pair(group, trial, base)
         measures = _measures(trials, trial, base)
         names = {measure.name for measure in measures}
         judged = [effect for effect in compare([pair], measures, until) if effect.measure.name in names]
-        effects += judged[:1]
+        found.effects.extend(judged[:1])
         if not judged:
-            apart.append(pair)
-    if metric is not None:
-        return Gain(effects=effects, outcomes=outcomes, failures=failures, apart=apart)
-    allowed = until.equivalent
-    return Slowdown(allowed=allowed, effects=effects, outcomes=outcomes, failures=failures, apart=apart)
+            found.apart.append(pair)
+    return found
 
 
 def _failures(trial: Trial, base: Trial, metric: str | None) -> list[str]:
