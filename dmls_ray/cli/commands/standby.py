@@ -50,12 +50,12 @@ def up(args: argparse.Namespace, console: Console) -> int:
 
     joined = cluster_at(args.address)
     with _alone():
-        standby = find_standby()
-        if standby is not None and _holder(standby) is not None:
+        if running := _running():
+            standby, _ = running
             if standby.joined == joined and not standby.differences() and _is_current(standby):
                 say(console, f"It is up. {_way_out()}")
                 return EXIT_OK
-            _end(standby, console)
+            _end(*running, console)
         began = time.monotonic()
         _start(joined)
     where = f" on the cluster at {joined}" if joined else ""
@@ -115,29 +115,28 @@ def down_arguments(parser: Parser) -> None:
 def down(_: argparse.Namespace, console: Console) -> int:
     """End what up holds, once the commands that use it have ended."""
     with _alone():
-        standby = find_standby()
-        if standby is None or _holder(standby) is None:
-            say(console, "Nothing is up.")
+        if running := _running():
+            _end(*running, console)
         else:
-            _end(standby, console)
+            say(console, "Nothing is up.")
     return EXIT_OK
 
 
-def _holder(standby: Standby) -> psutil.Process | None:
-    """The process that holds a standby; None where it has ended."""
+def _running() -> tuple[Standby, psutil.Process] | None:
+    """The standby of this user on this machine, and the process that holds it; None where there is no such process."""
+    standby = find_standby()
+    if standby is None:
+        return None
     with suppress(psutil.Error):
-        process = psutil.Process(standby.holder)
+        holder = psutil.Process(standby.holder)
         # The id may be another process's by now.
-        if any(_HOLDER in word for word in process.cmdline()):
-            return process
+        if any(_HOLDER in word for word in holder.cmdline()):
+            return standby, holder
     return None
 
 
-def _end(standby: Standby, console: Console) -> None:
+def _end(standby: Standby, holder: psutil.Process, console: Console) -> None:
     """End a standby; one that commands use ends with the last of them."""
-    holder = _holder(standby)
-    if holder is None:
-        return
     is_used = standby.is_used()
     holder.send_signal(signal.SIGTERM)
     if is_used:
