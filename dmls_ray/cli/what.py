@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from dmls_ray.cli.call import Call
@@ -57,11 +58,10 @@ def with_flags(what: What, flags: argparse.Namespace) -> What:
             re.compile(pattern)
         except re.error as error:
             raise ConfigError(f"--metric-regex {name} {pattern} is no regular expression ({error}).") from error
-    return What(
+    return replace(
+        what,
         train=what.train if flags.train is None else flags.train,
         workload=flags.workload or what.workload,
-        command=what.command,
-        arguments=what.arguments,
         share=[*what.share, *flags.share],
         env={**what.env, **variables},
         named=[*what.named, *(name for name, *_ in flags.set)],
