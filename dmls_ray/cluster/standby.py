@@ -29,7 +29,7 @@ from dmls_ray.cluster.templates import prepare_templates
 from dmls_ray.util.errors import ClusterError, DmlsRayError
 from dmls_ray.util.interpreter import CHILD_SUBREAPER, DEATH_SIGNAL, handle_interrupts, kill_descendants, prctl
 from dmls_ray.util.standby import IDLE_S, READY, Standby, variables_of_terminal
-from dmls_ray.util.template_request import COMMANDS, RUNS, WORKERS, request
+from dmls_ray.util.template_request import COMMANDS, RUNS, WORKERS
 
 END_TIMEOUT_S = 10.0
 """How long killed processes may take to end."""
@@ -128,16 +128,14 @@ def _standby(cluster: LocalCluster | JoinedCluster, wanted: Wanted) -> Standby:
     """
     if cluster.templates is None:
         raise ClusterError("dmls-ray up needs Linux.")
-    folder = cluster.templates.folder
     try:
-        with request(COMMANDS, "os:getpid", (), folder=str(folder)) as copy:
-            copy.recv(1)
+        cluster.templates.wait_for(COMMANDS)
     except OSError as error:
         raise ClusterError(f"What commands import cannot be imported ({error}); dmls-ray ls says why.") from error
     standby = Standby(
         holder=os.getppid(),
         address=ray.get_runtime_context().gcs_address,
-        templates=str(folder),
+        templates=str(cluster.templates.folder),
         parts={name: process.pid for name, process in cluster.parts.items()},
         circumstances=wanted.circumstances,
         path=wanted.path,
