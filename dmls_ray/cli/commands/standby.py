@@ -74,8 +74,8 @@ def _start(joined: str | None) -> None:
     """
     reader, writer = os.pipe()
     path = sys.path if sys.flags.safe_path else sys.path[1:]
-    given = (writer, PREPARE, circumstances(), path, str(state_file()), joined)
-    command = command_of_call(_HOLDER, "hold", given)
+    given = {"circumstances": circumstances(), "path": path, "joined": joined}
+    command = command_of_call(_HOLDER, "hold", (writer, PREPARE, str(state_file()), given))
     place, none = os.getcwd() if has_relative_path() else "/", subprocess.DEVNULL
     subprocess.Popen(
         command, cwd=place, pass_fds=[writer], start_new_session=True, stdin=none, stdout=none, stderr=none
