@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from dmls_ray.analysis.findings.effects import HOPELESS, Effect, compare
+from dmls_ray.analysis.findings.effects import HOPELESS, Effect, effect_of
 from dmls_ray.analysis.findings.measures import Measure, speed, time_measure
 from dmls_ray.analysis.findings.sweep_trials import SweepTrials
 from dmls_ray.analysis.trials.axis import Pair, group_by_other_factors
@@ -144,9 +144,8 @@ def judge_replacement(trials: SweepTrials, name: str, values: tuple[str, str], u
             continue
         found.failures.extend(_failures(trial, base, metric))
         pair = axis.pair(group, trial, base)
-        measures = _measures(trials, trial, base)
-        names = {measure.name for measure in measures}
-        judged = [effect for effect in compare([pair], measures, until) if effect.measure.name in names]
+        compared = [effect_of([pair], measure, until) for measure in _measures(trials, trial, base)]
+        judged = [effect for effect in compared if effect is not None]
         found.effects.extend(judged[:1])
         if not judged:
             found.apart.append(pair)
