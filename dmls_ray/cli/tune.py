@@ -182,7 +182,6 @@ def describe(found: Tuning, start: str, best: str) -> Iterator[str]:
         best: the command with the settings that were found.
     """
     if found.is_faster:
-        assert found.gain is not None
         changes = _join([str(tried.change) for tried in found.kept if tried.change.changes_training])
         warning = f"; the training changes: {changes}" if changes else ""
         yield f"Set       {best}"
