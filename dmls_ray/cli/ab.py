@@ -7,7 +7,7 @@ from __future__ import annotations
 import inspect
 import itertools
 
-from dmls_ray.analysis.findings.replacement import Slowdown, judge_replacement
+from dmls_ray.analysis.findings.replacement import judge_replacement
 from dmls_ray.analysis.json_objects import Ab, EffectObject
 from dmls_ray.analysis.words_on_replacement import replacement_text
 from dmls_ray.cli.call import Call
@@ -78,7 +78,7 @@ def ab(call: Call) -> int:
         fields = summary.json_fields() | {"repeats_wanted": verdict.repeats_wanted}
         found = Ab(
             **fields, a=first, b=second, verdict=verdict.word, exit_code=code, judged=judged,
-            allowed=verdict.allowed if isinstance(verdict, Slowdown) else None,
+            allowed=verdict.allowed,
             outcomes=[*verdict.outcomes, *verdict.failures],
         )  # fmt: skip
         print_json(found)
