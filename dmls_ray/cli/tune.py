@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -10,6 +9,7 @@ from typing import Any
 
 from dmls_ray.analysis.json_objects import TriedObject, Tune, effect_object
 from dmls_ray.analysis.metrics import MEMORY_METRICS
+from dmls_ray.analysis.trials.common_metrics import memory_metric
 from dmls_ray.analysis.words import amount_text
 from dmls_ray.analysis.words_on_training import set_up_lines, training_text, why_text
 from dmls_ray.cli.call import Call
@@ -17,7 +17,7 @@ from dmls_ray.cli.console import EXIT_FAILED, EXIT_OK, print_json, say
 from dmls_ray.cli.request import Request, parse_request
 from dmls_ray.cli.sweep_command import parser_of, probing
 from dmls_ray.cli.sweep_flags import flag_of
-from dmls_ray.cli.what import asks_for_help, folder_of, take_what
+from dmls_ray.cli.what import answers_help, folder_of, take_what
 from dmls_ray.cluster.resources import local_resources
 from dmls_ray.config.axes import Range
 from dmls_ray.config.fields import FieldSpec
@@ -45,15 +45,12 @@ def tune(call: Call) -> int:
     dmls-ray tune WHAT --help lists the flags. --budget is the time of the whole search; --steps 20 makes runs shorter.
     Example: dmls-ray tune train.py --budget 10m -- --data /d
     """
-    if asks_for_help(call):
-        print(inspect.getdoc(tune))
+    if answers_help(call, tune.__doc__):
         return EXIT_OK
     name = take_what(call)
     what = What(train=name) if is_program(name) or ":" in name else What(workload=name)
     preset = Preset(
         name=f"{folder_of(name)}-tune",
-        axis=None,
-        axes={},
         description=f"Find the fastest settings of {name}. --budget is the time of the whole search.",
         options={"budget": 600.0, "whole_blocks": True},
         workload=None,
@@ -277,8 +274,8 @@ def _describe_memory(found: Tuning) -> str:
     """The memory of what was found, and of the start."""
     assert found.start is not None
     assert found.end is not None
-    for metric, noun in MEMORY_METRICS.items():
-        now, then = found.end.value_of(metric), found.start.value_of(metric)
-        if now is not None and then is not None:
-            return f"; {noun} {now:,.0f} MiB instead of {then:,.0f}"
-    return ""
+    metric = memory_metric([found.end, found.start])
+    now, then = found.end.value_of(metric), found.start.value_of(metric)
+    if now is None or then is None:
+        return ""
+    return f"; {MEMORY_METRICS[metric]} {now:,.0f} MiB instead of {then:,.0f}"

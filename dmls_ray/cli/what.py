@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import inspect
 import re
 from collections.abc import Sequence
 from dataclasses import replace
@@ -16,9 +17,12 @@ from dmls_ray.workloads import registry
 from dmls_ray.workloads.base import Workload
 
 
-def asks_for_help(call: Call) -> bool:
-    """Whether a command line names nothing."""
-    return not call.words or call.words[0] in ("-h", "--help")
+def answers_help(call: Call, about: str | None) -> bool:
+    """Print what a command does where its words name nothing to run; returns whether they do not."""
+    if call.words and call.words[0] not in ("-h", "--help"):
+        return False
+    print(inspect.cleandoc(about or ""))
+    return True
 
 
 def take_what(call: Call) -> str:
