@@ -113,14 +113,9 @@ def _make_copies(listeners: Sequence[int], prepares: Sequence[str]) -> NoReturn:
 
 def _receive(connection: socket.socket) -> tuple[dict[str, Any], list[int]]:
     header, descriptors, _, _ = socket.recv_fds(connection, HEADER_BYTES, _MOST_DESCRIPTORS)
-    left, body = int.from_bytes(header), b""
-    while left:
-        part = connection.recv(left)
-        if not part:
-            raise ConnectionError("the request is not whole")
-        body += part
-        left -= len(part)
-    given: dict[str, Any] = json.loads(body)
+    with connection.makefile("rb") as file:
+        # A request that is not whole is no JSON.
+        given: dict[str, Any] = json.loads(file.read(int.from_bytes(header)))
     return given, descriptors
 
 
