@@ -305,7 +305,6 @@ def _git(folder: Path, *words: str) -> str:
             cwd=folder,
             env=variables,
             capture_output=True,
-            text=True,
             encoding="utf-8",
             errors="surrogateescape",
             check=False,
