@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import fcntl
 import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 
 import psutil
+from filelock import FileLock
 
 from dmls_ray.cli.as_copy import BE_CURRENT, PREPARE
 from dmls_ray.cli.console import EXIT_OK, Console, Parser, say
@@ -88,14 +87,11 @@ def _start(joined: str | None) -> None:
         raise ClusterError(found or "Ray could not be started; dmls-ray sweep with --verbose shows what it prints.")
 
 
-@contextmanager
-def _alone() -> Iterator[None]:
-    """Let no other `up` or `down` of this user on this machine act within the block."""
+def _alone() -> FileLock:
+    """A lock with which no other `up` or `down` of this user on this machine acts."""
     file = state_file().with_suffix(".lock")
     file.parent.mkdir(parents=True, exist_ok=True)
-    with open(file, "w", encoding="utf-8") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
+    return FileLock(file)
 
 
 def _is_current(standby: Standby) -> bool:
