@@ -28,7 +28,8 @@ def replacement_text(found: Replacement, first: str, second: str) -> str:
     lacks = f"was not measured in the same blocks as {first}"
     if found.allowed is None:
         lacks += f", or {first} has no such number (--metric-regex NAME PATTERN reads one that is printed)"
-    told += [f"{lacks}{with_place(pair)}" for pair in found.apart]
+    for pair in found.apart:
+        told.append(f"{lacks}{with_place(pair)}")
     ends = {"keep": "better beyond chance", "discard": "not better", "cannot say": "whether it is better is undecided"}
     if found.allowed is not None:
         allowed = f"slower by more than {100 * found.allowed:.3g}%"

@@ -120,10 +120,12 @@ def judge_replacement(trials: SweepTrials, name: str, values: tuple[str, str], u
             continue
         found.failures.extend(_failures(trial, base, metric))
         pair = axis.pair(group, trial, base)
-        compared = [effect_of([pair], measure, until) for measure in _measures(trials, trial, base)]
-        judged = [effect for effect in compared if effect is not None]
-        found.effects.extend(judged[:1])
-        if not judged:
+        for measure in _measures(trials, trial, base):
+            effect = effect_of([pair], measure, until)
+            if effect is not None:
+                found.effects.append(effect)
+                break
+        else:
             found.apart.append(pair)
     return found
 
