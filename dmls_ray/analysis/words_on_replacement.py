@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dmls_ray.analysis.findings.effects import Effect
-from dmls_ray.analysis.findings.replacement import Replacement, Slowdown
+from dmls_ray.analysis.findings.replacement import Replacement
 from dmls_ray.analysis.stats.looks import FIRST_LOOK
 from dmls_ray.analysis.words import amount_text
 from dmls_ray.analysis.words_on_pairs import with_place
@@ -26,11 +26,12 @@ def replacement_text(found: Replacement, first: str, second: str) -> str:
     for effect in found.effects:
         told.append(f"{_told(effect, first)}{with_place(effect.pair)} (n={effect.contrast.n})")
     lacks = f"was not measured in the same blocks as {first}"
-    if not isinstance(found, Slowdown):
+    if found.allowed is None:
         lacks += f", or {first} has no such number (--metric-regex NAME PATTERN reads one that is printed)"
-    told += [f"{lacks}{with_place(pair)}" for pair in found.apart]
+    for pair in found.apart:
+        told.append(f"{lacks}{with_place(pair)}")
     ends = {"keep": "better beyond chance", "discard": "not better", "cannot say": "whether it is better is undecided"}
-    if isinstance(found, Slowdown):
+    if found.allowed is not None:
         allowed = f"slower by more than {100 * found.allowed:.3g}%"
         ends = {"keep": f"not {allowed}", "discard": allowed, "cannot say": f"whether it is {allowed} is undecided"}
     text = f"{second} {', '.join(told)}; {ends[found.word]}"
@@ -40,7 +41,7 @@ def replacement_text(found: Replacement, first: str, second: str) -> str:
         return f"{second} {', '.join(told)}; but {', '.join(found.failures)}, where those of {first} did not"
     if any(effect.verdict == "once" for effect in found.effects):
         return f"{text}: its repeats repeat one run, for which the seed of each makes no difference"
-    if found.apart and isinstance(found, Slowdown):
+    if found.apart and found.allowed is not None:
         return f"{text}: no block has both on the same machine with the same versions"
     if found.apart:
         return text

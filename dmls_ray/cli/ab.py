@@ -4,10 +4,9 @@ better by a metric.
 
 from __future__ import annotations
 
-import inspect
 import itertools
 
-from dmls_ray.analysis.findings.replacement import Slowdown, judge_replacement
+from dmls_ray.analysis.findings.replacement import judge_replacement
 from dmls_ray.analysis.json_objects import Ab, EffectObject
 from dmls_ray.analysis.words_on_replacement import replacement_text
 from dmls_ray.cli.call import Call
@@ -17,7 +16,7 @@ from dmls_ray.cli.request import parse_request
 from dmls_ray.cli.sweep_command import measure, parser_of, print_plan
 from dmls_ray.cli.sweep_flags import flag_of
 from dmls_ray.cli.sweep_output import show_results, summary_of
-from dmls_ray.cli.what import asks_for_help, folder_of, take_what
+from dmls_ray.cli.what import answers_help, folder_of, take_what
 from dmls_ray.config.grid import SEED_STRIDE
 from dmls_ray.config.options import Until
 from dmls_ray.config.sweep_file import Preset, What
@@ -56,8 +55,7 @@ def ab(call: Call) -> int:
              dmls-ray ab main HEAD --metric loss --metric-regex loss 'val loss (\\S+)' -- sweep train.py --steps none
              dmls-ray ab HEAD . --metric-regex mb_s 'rate (\\S+)' --metric mb_s --goal max -- command ./bench.sh --fast
     """
-    if asks_for_help(call):
-        print(inspect.getdoc(ab))
+    if answers_help(call, ab.__doc__):
         return EXIT_OK
     preset, what, words = _asked(call)
     request = parse_request(parser_of(preset, call), preset, words, what, formats=("text", "json", "github"))
@@ -78,7 +76,7 @@ def ab(call: Call) -> int:
         fields = summary.json_fields() | {"repeats_wanted": verdict.repeats_wanted}
         found = Ab(
             **fields, a=first, b=second, verdict=verdict.word, exit_code=code, judged=judged,
-            allowed=verdict.allowed if isinstance(verdict, Slowdown) else None,
+            allowed=verdict.allowed,
             outcomes=[*verdict.outcomes, *verdict.failures],
         )  # fmt: skip
         print_json(found)

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from typing import Any
 
-from dmls_ray.execution.supervisor import CHANNEL, END_TIMEOUT_S, channel
+from dmls_ray.execution.supervisor import CHANNEL, END_TIMEOUT_S, channel, print_aside
 from dmls_ray.util.interpreter import CHILD_SUBREAPER, kill_descendants, prctl
 from dmls_ray.util.standby import Standby, find_standby, use_standby
 from dmls_ray.util.template_copy import Copy, live_with, start_copy
@@ -45,7 +45,7 @@ def copy_of_standby(heartbeat: int, given: Mapping[str, Any]) -> Copy | None:
     if None in (sys.stdin, sys.stdout, sys.stderr) or not _is_utf8():
         reasons.append("a standard stream is closed, or the name of a file or a variable is not UTF-8")
     if reasons:
-        _say(f"dmls-ray up is not used: {reasons[0]}.")
+        print_aside(f"dmls-ray up is not used: {reasons[0]}.")
         return None
     first = [os.getcwd() if options else os.path.dirname(os.path.realpath(program))]
     if sys.flags.safe_path:
@@ -56,7 +56,7 @@ def copy_of_standby(heartbeat: int, given: Mapping[str, Any]) -> Copy | None:
         folder=standby.templates, descriptors=[heartbeat], path=[*first, *standby.path],
     )  # fmt: skip
     if copy is not None:  # else the standby has ended, or the copy has said why
-        _say("Processes of dmls-ray up are used.")
+        print_aside("Processes of dmls-ray up are used.")
     return copy
 
 
@@ -67,12 +67,6 @@ def _is_utf8() -> bool:
     except (UnicodeEncodeError, OSError):
         return False
     return True
-
-
-def _say(line: str) -> None:
-    with contextlib.suppress(OSError):  # the terminal is gone
-        if sys.stderr is not None:
-            print(line, file=sys.stderr, flush=True)
 
 
 # --- in the copy --------------------------------------------------------------------------------------------
@@ -106,7 +100,7 @@ def _is_current() -> bool:
     """Whether a new interpreter would import what the template has; says what it would import otherwise."""
     changed = [file for file, when in _loaded.items() if _changed_at(file) != when]
     for file in (*changed, *_own_modules(sys.path[0])):
-        _say(f"dmls-ray up is not used: it has not loaded {file} as it is now; dmls-ray up starts it anew.")
+        print_aside(f"dmls-ray up is not used: it has not loaded {file} as it is now; dmls-ray up starts it anew.")
         return False
     return True
 

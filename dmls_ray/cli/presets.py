@@ -94,7 +94,6 @@ _PRESETS = (
 
             Example: python sweeps/grid.py --optimizer adam sgd --lr 0.001 0.01 --batch-per-rank 32 64
             """,
-        axis=None,
         axes={"batch_per_rank": [32], "world_size": [1]},
     ),
     Preset(
@@ -180,7 +179,6 @@ _PRESETS = (
             A flag for any of them (--dropout 0 0.3 0.5) runs that grid instead. For a
             model with its own dropout, such as simplecnn, dropout=0.3 replaces its rate; a note gives both rates.
             """,
-        axis=None,
         axes={"batch_per_rank": [32], "world_size": [1], "epochs": [15]},
         variants=[
             {},
@@ -205,7 +203,6 @@ _PRESETS = (
             stops no run early. At its end a search prints two commands for the best configuration: one trains it
             with other seeds, one keeps its weights.
             """,
-        axis=None,
         axes={
             "lr": Range(1e-4, 1e-1, log=True),
             "batch_per_rank": [16, 32, 64],

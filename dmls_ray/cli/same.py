@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -21,7 +20,7 @@ from dmls_ray.cli.largest import field_of_largest
 from dmls_ray.cli.request import Request, parse_request
 from dmls_ray.cli.sweep_command import measure, parser_of, print_plan
 from dmls_ray.cli.sweep_flags import flag_of
-from dmls_ray.cli.what import asks_for_help, folder_of, take_what
+from dmls_ray.cli.what import answers_help, folder_of, take_what
 from dmls_ray.config.sweep_file import Preset, What
 from dmls_ray.execution.planning import results_location
 from dmls_ray.execution.view import ProgressConsole
@@ -54,14 +53,13 @@ def same(call: Call) -> int:
     Example: dmls-ray same train.py --world-size 1 2 --batch-size 64 32 --steps 200 -- --data /d
              dmls-ray same train.py --batch-size 64 16 --accum-steps 1 4
     """
-    if asks_for_help(call):
-        print(inspect.getdoc(same))
+    if answers_help(call, same.__doc__):
         return EXIT_OK
     script = take_what(call)
     if not is_program(script):
         raise ConfigError(f"{script} is no training script; give one: dmls-ray same train.py --world-size 1 2.")
     name, about = f"{folder_of(script)}-same", f"Compare the losses of settings of {script}."
-    preset = Preset(name=name, axis=None, axes={"steps": [50]}, description=about, options=_OPTIONS, workload=None)
+    preset = Preset(name=name, axes={"steps": [50]}, description=about, options=_OPTIONS, workload=None)
     request = parse_request(parser_of(preset, call), preset, call.words, What(train=script), is_paired=True)
     settings = _settings(request)
     if request.dry_run:

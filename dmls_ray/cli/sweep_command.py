@@ -16,7 +16,7 @@ from dmls_ray.cli.presets import PRESETS
 from dmls_ray.cli.request import Request, parse_request
 from dmls_ray.cli.sweep_flags import SweepParser
 from dmls_ray.cli.sweep_output import show_plan, show_results, summary_of
-from dmls_ray.cli.what import asks_for_help, folder_of, take_what
+from dmls_ray.cli.what import answers_help, folder_of, take_what
 from dmls_ray.cluster.held_group import HeldGroup
 from dmls_ray.config.grid import Plan
 from dmls_ray.config.options import Options, Until
@@ -50,8 +50,7 @@ def sweep(call: Call) -> int:
     dmls-ray sweep WHAT --help lists the flags. A first look, without intervals: --repeats 1.
     Example: dmls-ray sweep train.py --batch-size 16 32 64 --world-size 1 2 -- --data /d --lr 3e-4
     """
-    if asks_for_help(call):
-        print(inspect.cleandoc(sweep.__doc__ or "").format(presets=", ".join(PRESETS)))
+    if answers_help(call, (sweep.__doc__ or "").format(presets=", ".join(PRESETS))):
         return EXIT_OK
     preset, what = asked_by(call)
     return answer(preset, call, what)
@@ -70,7 +69,7 @@ def asked_by(call: Call) -> tuple[Preset, What | None]:
     what = take_what(call)
     if is_program(what) or ":" in what:
         description = f"Sweep {what}: a flag with several values is an axis."
-        preset = Preset(name=folder_of(what), axis=None, axes={}, description=description, workload=None)
+        preset = Preset(name=folder_of(what), description=description, workload=None)
         return preset, What(train=what)
     if what in PRESETS:
         return PRESETS[what], None

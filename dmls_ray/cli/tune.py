@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -10,6 +9,7 @@ from typing import Any
 
 from dmls_ray.analysis.json_objects import TriedObject, Tune, effect_object
 from dmls_ray.analysis.metrics import MEMORY_METRICS
+from dmls_ray.analysis.trials.common_metrics import memory_metric
 from dmls_ray.analysis.words import amount_text
 from dmls_ray.analysis.words_on_training import set_up_lines, training_text, why_text
 from dmls_ray.cli.call import Call
@@ -17,7 +17,7 @@ from dmls_ray.cli.console import EXIT_FAILED, EXIT_OK, print_json, say
 from dmls_ray.cli.request import Request, parse_request
 from dmls_ray.cli.sweep_command import parser_of, probing
 from dmls_ray.cli.sweep_flags import flag_of
-from dmls_ray.cli.what import asks_for_help, folder_of, take_what
+from dmls_ray.cli.what import answers_help, folder_of, take_what
 from dmls_ray.cluster.resources import local_resources
 from dmls_ray.config.axes import Range
 from dmls_ray.config.fields import FieldSpec
@@ -45,15 +45,12 @@ def tune(call: Call) -> int:
     dmls-ray tune WHAT --help lists the flags. --budget is the time of the whole search; --steps 20 makes runs shorter.
     Example: dmls-ray tune train.py --budget 10m -- --data /d
     """
-    if asks_for_help(call):
-        print(inspect.getdoc(tune))
+    if answers_help(call, tune.__doc__):
         return EXIT_OK
     name = take_what(call)
     what = What(train=name) if is_program(name) or ":" in name else What(workload=name)
     preset = Preset(
         name=f"{folder_of(name)}-tune",
-        axis=None,
-        axes={},
         description=f"Find the fastest settings of {name}. --budget is the time of the whole search.",
         options={"budget": 600.0, "whole_blocks": True},
         workload=None,
@@ -182,7 +179,6 @@ def describe(found: Tuning, start: str, best: str) -> Iterator[str]:
         best: the command with the settings that were found.
     """
     if found.is_faster:
-        assert found.gain is not None
         changes = _join([str(tried.change) for tried in found.kept if tried.change.changes_training])
         warning = f"; the training changes: {changes}" if changes else ""
         yield f"Set       {best}"
@@ -275,13 +271,12 @@ def _describe_lost(tried: Tried) -> str:
 
 
 def _describe_memory_and_use(found: Tuning) -> str:
-    """The memory in MiB and the utilization of what was found, and of the start."""
+    """The memory and the utilization of what was found, and of the start."""
     assert found.start is not None
     assert found.end is not None
-    common = found.start.estimates.keys() & found.end.estimates.keys()
-    text = ""
-    for nouns, unit in ((MEMORY_METRICS, " MiB"), ({"mfu": "MFU"}, "")):
-        for metric in [metric for metric in nouns if metric in common][:1]:
-            now, then = (trial.text(metric, interval=True) for trial in (found.end, found.start))
-            text += f"; {nouns[metric]} {now}{unit} instead of {then}"
+    memory, text = memory_metric([found.end, found.start]), ""
+    for metric, noun in {memory: f"{MEMORY_METRICS[memory]} in MiB", "mfu": "MFU"}.items():
+        now, then = (trial.text(metric, interval=True) for trial in (found.end, found.start))
+        if now and then:
+            text += f"; {noun} {now} instead of {then}"
     return text

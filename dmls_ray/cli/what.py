@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import inspect
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from dmls_ray.cli.call import Call
@@ -15,9 +17,12 @@ from dmls_ray.workloads import registry
 from dmls_ray.workloads.base import Workload
 
 
-def asks_for_help(call: Call) -> bool:
-    """Whether a command line names nothing."""
-    return not call.words or call.words[0] in ("-h", "--help")
+def answers_help(call: Call, about: str | None) -> bool:
+    """Print what a command does where its words name nothing to run; returns whether they do not."""
+    if call.words and call.words[0] not in ("-h", "--help"):
+        return False
+    print(inspect.cleandoc(about or ""))
+    return True
 
 
 def take_what(call: Call) -> str:
@@ -57,11 +62,10 @@ def with_flags(what: What, flags: argparse.Namespace) -> What:
             re.compile(pattern)
         except re.error as error:
             raise ConfigError(f"--metric-regex {name} {pattern} is no regular expression ({error}).") from error
-    return What(
+    return replace(
+        what,
         train=what.train if flags.train is None else flags.train,
         workload=flags.workload or what.workload,
-        command=what.command,
-        arguments=what.arguments,
         share=[*what.share, *flags.share],
         env={**what.env, **variables},
         named=[*what.named, *(name for name, *_ in flags.set)],

@@ -20,7 +20,7 @@ from dmls_ray.cluster.resources import cluster_resources
 from dmls_ray.cluster.templates import ClusterTemplates, take_templates
 from dmls_ray.util.errors import ClusterError
 from dmls_ray.util.files import TemporaryFolder
-from dmls_ray.util.template_request import WORKERS, request
+from dmls_ray.util.template_request import WORKERS
 from dmls_ray.util.text import first_line
 
 _END_TIMEOUT_S = 10.0
@@ -55,7 +55,7 @@ class JoinedCluster:
         prestart_autoscaling_coordinator()
         self._nodes = [_start_on(machine.node_id, str(templates.folder)) for machine in resources.machines]
         try:
-            ray.get([node.wait.remote() for node in self._nodes])
+            ray.get([node.wait_for.remote(WORKERS) for node in self._nodes])
         except ray.exceptions.RayError as error:
             raise ClusterError(f"A machine of the cluster has no templates ({first_line(error)}).") from error
 
@@ -66,7 +66,7 @@ class JoinedCluster:
 
     def end_workers(self) -> None:
         """End the templates of the nodes, and their copies."""
-        ray.wait([node.end.remote() for node in self._nodes], num_returns=len(self._nodes), timeout=_END_TIMEOUT_S)
+        ray.wait([node.close.remote() for node in self._nodes], num_returns=len(self._nodes), timeout=_END_TIMEOUT_S)
         if not self.is_whole:
             os._exit(1)  # without its head, the connection to a cluster cannot be ended
 
@@ -81,8 +81,8 @@ def _start_on(node_id: str, folder: str) -> Any:
     return ray.remote(num_cpus=0)(NodeTemplates).options(scheduling_strategy=there).remote(folder)
 
 
-class NodeTemplates:
-    """Holds the templates of the node that this actor is on. They end with it.
+class NodeTemplates(ClusterTemplates):
+    """The templates of the node that this actor is on. They end with it.
 
     Args:
         folder: as of `template_of_node`.
@@ -90,17 +90,4 @@ class NodeTemplates:
 
     def __init__(self, folder: str) -> None:
         path = template_of_node(folder, ray.get_runtime_context().get_node_id())
-        self._templates = ClusterTemplates({}, TemporaryFolder("", path.parent, name=path.name))
-
-    def wait(self) -> None:
-        """Wait until they serve.
-
-        Raises:
-            OSError: they cannot import what ranks need.
-        """
-        with request(WORKERS, "os:getpid", (), folder=str(self._templates.folder)) as copy:
-            copy.recv(1)
-
-    def end(self) -> None:
-        """End them, and wait for it."""
-        self._templates.close()
+        super().__init__({}, TemporaryFolder("", path.parent, name=path.name))

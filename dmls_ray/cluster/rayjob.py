@@ -195,7 +195,6 @@ def rayjob(options: RayJobOptions, name: str, words: Sequence[str]) -> dict[str,
             f"--ray-version {options.ray} changes words of a job's command that have spaces or signs of the "
             "shell; use an image with Ray 2.56 or newer, or write the sweep as a file (sweep.toml)."
         )
-    labels = {_QUEUE: options.queue, _PRIORITY: options.priority_class}
     head = _pod(options, "ray-head", {"cpu": str(options.head_cpu), "memory": options.head_memory})
     amounts = {"cpu": str(options.worker_cpu), "memory": options.worker_memory}
     if options.worker_gpu:
@@ -236,7 +235,9 @@ def rayjob(options: RayJobOptions, name: str, words: Sequence[str]) -> dict[str,
         spec["runtimeEnvYAML"] = f"working_dir: {options.working_dir}\n"
     metadata: dict[str, Any] = {"name": options.name or resource_name(name)}
     if options.queue:
-        metadata["labels"] = {key: value for key, value in labels.items() if value}
+        metadata["labels"] = {_QUEUE: options.queue}
+    if options.priority_class:
+        metadata["labels"][_PRIORITY] = options.priority_class
     return {"apiVersion": "ray.io/v1", "kind": "RayJob", "metadata": metadata, "spec": spec}
 
 

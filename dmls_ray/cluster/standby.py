@@ -13,9 +13,8 @@ import os
 import signal
 import socket
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +28,7 @@ from dmls_ray.cluster.templates import prepare_templates
 from dmls_ray.util.errors import ClusterError, DmlsRayError
 from dmls_ray.util.interpreter import CHILD_SUBREAPER, DEATH_SIGNAL, handle_interrupts, kill_descendants, prctl
 from dmls_ray.util.standby import IDLE_S, READY, Standby, variables_of_terminal
-from dmls_ray.util.template_request import COMMANDS, RUNS, WORKERS, request
+from dmls_ray.util.template_request import COMMANDS, RUNS, WORKERS
 
 END_TIMEOUT_S = 10.0
 """How long killed processes may take to end."""
@@ -37,40 +36,25 @@ END_TIMEOUT_S = 10.0
 _POLL_S = 0.5
 
 
-@dataclass(frozen=True)
-class Wanted:
-    """What the command `up` wants to be held."""
-
-    prepare: str
-    """`module:function` that imports what the processes of commands need."""
-    circumstances: Mapping[str, str]
-    """Those of the command."""
-    path: Sequence[str]
-    """As of `Standby`."""
-    file: str
-    """Path of the file by which commands find it."""
-    joined: str | None
-    """Address of the cluster to hold it on; None for a Ray that is started here."""
-
-
-def hold(descriptor: int, *wanted: Any) -> None:
+def hold(descriptor: int, prepare: str, file: str, given: Mapping[str, Any]) -> None:
     """Be the process of `dmls-ray up` until it is asked to end: start a standby, and let commands find it.
 
     Whatever it starts ends with it, also where one of its processes is killed.
 
     Args:
         descriptor: of a pipe for a line: `READY`, or why there is no standby.
-        wanted: the fields of `Wanted`.
+        prepare: `module:function` that imports what the processes of commands need.
+        file: path of the file by which commands find it.
+        given: the fields of `Standby` that the command knows.
     """
     # Those of the terminal are of each command.
     for name in variables_of_terminal():
         del os.environ[name]
     prctl(CHILD_SUBREAPER, 1)
-    asked = Wanted(*wanted)
     child = os.fork()
     if child == 0:
         prctl(DEATH_SIGNAL, signal.SIGTERM)
-        _hold(descriptor, asked)
+        _hold(descriptor, prepare, file, given)
         return
     os.close(descriptor)
 
@@ -80,22 +64,24 @@ def hold(descriptor: int, *wanted: Any) -> None:
 
     handle_interrupts(forward)
     os.waitpid(child, 0)
-    _forget(asked.file)
+    _forget(file)
     kill_descendants(END_TIMEOUT_S)
 
 
-def _hold(descriptor: int, wanted: Wanted) -> None:
+def _hold(descriptor: int, prepare: str, file: str, given: Mapping[str, Any]) -> None:
     """Start a standby, say so, and end it when it is asked to end, is not used or has lost a part."""
-    prepare_templates({COMMANDS: wanted.prepare})
+    prepare_templates({COMMANDS: prepare})
     logging.getLogger("ray").setLevel(logging.ERROR)
     asked: list[int] = []
     with open(descriptor, "w", encoding="utf-8") as answer:
         try:
-            keep_token_private(make=wanted.joined is None)
-            cluster = _cluster(wanted.joined, namespace=NAMESPACE, logging_level=logging.ERROR, configure_logging=False)
-            standby = _standby(cluster, wanted)
+            keep_token_private(make=given["joined"] is None)
+            cluster = _cluster(
+                given["joined"], namespace=NAMESPACE, logging_level=logging.ERROR, configure_logging=False
+            )
+            standby = _standby(cluster, given)
             handle_interrupts(lambda number, _: asked.append(number))
-            standby.write(Path(wanted.file))
+            standby.write(Path(file))
             answer.write(READY)
             answer.flush()
         except BrokenPipeError:
@@ -104,7 +90,7 @@ def _hold(descriptor: int, wanted: Wanted) -> None:
             answer.write(" ".join(str(error).split()))
             return
     _wait_for_end(standby, cluster, asked)
-    _forget(wanted.file)
+    _forget(file)
     # Commands that have found it go on; those that find it now do not begin.
     with open(standby.users, "rb") as users:
         fcntl.flock(users, fcntl.LOCK_EX)
@@ -120,7 +106,7 @@ def _cluster(joined: str | None, **options: Any) -> LocalCluster | JoinedCluster
     return JoinedCluster(joined, log_to_driver=False, **options)
 
 
-def _standby(cluster: LocalCluster | JoinedCluster, wanted: Wanted) -> Standby:
+def _standby(cluster: LocalCluster | JoinedCluster, given: Mapping[str, Any]) -> Standby:
     """What a cluster and its templates are for commands, once all of them are ready.
 
     Raises:
@@ -128,20 +114,16 @@ def _standby(cluster: LocalCluster | JoinedCluster, wanted: Wanted) -> Standby:
     """
     if cluster.templates is None:
         raise ClusterError("dmls-ray up needs Linux.")
-    folder = cluster.templates.folder
     try:
-        with request(COMMANDS, "os:getpid", (), folder=str(folder)) as copy:
-            copy.recv(1)
+        cluster.templates.wait_for(COMMANDS)
     except OSError as error:
         raise ClusterError(f"What commands import cannot be imported ({error}); dmls-ray ls says why.") from error
     standby = Standby(
         holder=os.getppid(),
         address=ray.get_runtime_context().gcs_address,
-        templates=str(folder),
+        templates=str(cluster.templates.folder),
         parts={name: process.pid for name, process in cluster.parts.items()},
-        circumstances=wanted.circumstances,
-        path=wanted.path,
-        joined=wanted.joined,
+        **given,
     )
     standby.users.touch()
     standby.ray_user.touch()

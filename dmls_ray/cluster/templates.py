@@ -17,7 +17,7 @@ from dmls_ray.cluster.compat import worker_environment
 from dmls_ray.cluster.environment import set_environment
 from dmls_ray.util.files import PREFIX, TemporaryFolder, short_folder
 from dmls_ray.util.template import Template
-from dmls_ray.util.template_request import RUNS, TEMPLATES, WORKERS
+from dmls_ray.util.template_request import RUNS, TEMPLATES, WORKERS, request
 
 _PREPARES = {RUNS: "dmls_ray.training.rank:preload", WORKERS: "dmls_ray.cluster.compat:load_workers"}
 """Ranks and their fork servers are started most, and those that control them need what ranks need and more."""
@@ -51,6 +51,15 @@ class ClusterTemplates:
             yield
         finally:
             del os.environ[TEMPLATES]
+
+    def wait_for(self, name: str) -> None:
+        """Wait until the template of a socket serves.
+
+        Raises:
+            OSError: it cannot import what it needs.
+        """
+        with request(name, "os:getpid", (), folder=str(self.folder)) as copy:
+            copy.recv(1)
 
     def end(self) -> None:
         """Let the templates end, and their copies; see `close`."""

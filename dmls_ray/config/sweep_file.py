@@ -67,9 +67,9 @@ class Preset:
 
     name: str
     """Name of the results folder."""
-    axis: str | None
+    axis: str | None = None
     """Field that the sweep asks about; None for the first that varies."""
-    axes: Mapping[str, Any]
+    axes: Mapping[str, Any] = field(default_factory=dict)
     """Values of fields for which no flag is given."""
     question: str = ""
     """Question that the sweep asks; shown by --help. Without one, the report asks about what varies."""
@@ -135,7 +135,6 @@ def read_sweep_file(path: str) -> tuple[Preset, What]:
     )
     preset = Preset(
         name="sweep",
-        axis=None,
         axes=axes,
         description=f"The sweep of {path}; flags go before its values.",
         variants=values.get("variants", [{}]),

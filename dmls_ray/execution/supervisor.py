@@ -94,7 +94,7 @@ class Supervisor:
             is_cut_short = self._is_stopped and not has_ended
             if is_cut_short or code == EXIT_INTERRUPTED:
                 # Here and not in the sweep's process, which a thread of Ray may end before it has printed anything.
-                _print(stopped_text(self._status["folder"], is_fresh=self._status["is_fresh"]))
+                print_aside(stopped_text(self._status["folder"], is_fresh=self._status["is_fresh"]))
                 kill_descendants(END_TIMEOUT_S)
                 return EXIT_INTERRUPTED
             kill_descendants(END_TIMEOUT_S)
@@ -102,9 +102,9 @@ class Supervisor:
                 return code
             restarts = 1 if self._status["done"] > done else restarts + 1
             if restarts > self._status["restarts"]:
-                _print(f"{reason}. Runs kept: {self._status['done']}; the same command runs the others.")
+                print_aside(f"{reason}. Runs kept: {self._status['done']}; the same command runs the others.")
                 return EXIT_LOST
-            _print(f"{reason}. Runs done: {self._status['done']}; the sweep starts again (restart {restarts}).")
+            print_aside(f"{reason}. Runs done: {self._status['done']}; the sweep starts again (restart {restarts}).")
             self._pause(2 ** (restarts - 1) - 1)
 
     def _forward(self, number: int, _: object) -> None:
@@ -195,9 +195,11 @@ class Supervisor:
         return min(within_s, STOP_TIMEOUT_S) if self._is_stopped else float(within_s)
 
 
-def _print(line: str) -> None:
+def print_aside(line: str) -> None:
+    """Print a line on standard error, if there is one."""
     with contextlib.suppress(OSError):  # the terminal is gone
-        print(line, file=sys.stderr, flush=True)
+        if sys.stderr is not None:
+            print(line, file=sys.stderr, flush=True)
 
 
 CHANNEL = "DMLS_RAY_SUPERVISOR"

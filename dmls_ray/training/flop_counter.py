@@ -31,8 +31,8 @@ from dmls_ray.training.compat import DispatchMode, is_computed_again
 _aten = torch.ops.aten
 
 _PRODUCTS = {
-    "mm", "addmm", "bmm", "baddbmm", "addbmm", "matmul", "linear", "bilinear", "trilinear", "einsum", "attention", "lstm",
-    "conv", "conv1d", "conv2d", "conv3d", "convolution", "matrix", "gru", "rnn", "encoder", "cdist", "euclidean",
+    "mm", "addmm", "bmm", "baddbmm", "addbmm", "matmul", "matrix", "linear", "bilinear", "trilinear", "einsum", "cdist",
+    "conv", "conv1d", "conv2d", "conv3d", "convolution", "lstm", "gru", "rnn", "encoder", "attention", "euclidean",
 }  # fmt: skip
 """Words in the names of PyTorch's operators for products."""
 

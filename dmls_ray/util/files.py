@@ -1,4 +1,4 @@
-"""Files: atomic writing, safe opening, the folder of caches, and temporary folders.
+"""Files: atomic writing, safe opening, locks, the folder of caches, and temporary folders.
 
 A `TemporaryFolder` is removed with its owner's work, or, where the owner was killed, by a later one.
 """
@@ -6,6 +6,7 @@ A `TemporaryFolder` is removed with its owner's work, or, where the owner was ki
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import shutil
 import stat
@@ -16,7 +17,7 @@ import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import IO, TYPE_CHECKING, Any, BinaryIO
 
 if TYPE_CHECKING:
     from filelock import FileLock  # loaded where it is needed: it takes as long as the rest of a supervisor
@@ -102,6 +103,15 @@ def open_regular(path: str | os.PathLike[str]) -> BinaryIO:
         os.close(handle)
         raise OSError(errno.EINVAL, "it is no regular file", os.fspath(path))
     return os.fdopen(handle, "rb", 2**20)
+
+
+def try_lock(file: IO[Any]) -> bool:
+    """Lock a file alone until it is closed, if no other process holds a lock on it; returns whether it is locked."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 PREFIX = "dmls_ray-"

@@ -29,7 +29,7 @@ from typing import Any, NoReturn
 
 import psutil  # noqa: F401 - before the handler of a signal needs it, which may interrupt an import
 
-from dmls_ray.util.interpreter import CHILD_SUBREAPER, DEATH_SIGNAL, exit_now, kill_descendants, prctl
+from dmls_ray.util.interpreter import CHILD_SUBREAPER, DEATH_SIGNAL, command_of_call, exit_now, kill_descendants, prctl
 from dmls_ray.util.template_request import RUNS, known_templates, request
 
 _FORK, _KILL = b"f", b"k"
@@ -59,12 +59,7 @@ class ForkServer:
             with contextlib.suppress(OSError):  # the template has ended
                 copy = request(RUNS, *serve_here, folder=folder, descriptors=[descriptor])
                 return functools.partial(_wait_for_end, copy)
-        program = [
-            f"import sys; sys.path[:] = {sys.path!r}",
-            f"from {__name__} import serve",
-            f"serve({descriptor}, {prepare!r}, {arguments!r})",
-        ]
-        command = [sys.executable, "-c", "; ".join(program)]
+        command = command_of_call(__name__, "serve", (descriptor, prepare, arguments))
         process = subprocess.Popen(command, pass_fds=[descriptor], stdin=subprocess.DEVNULL)
         return process.wait
 

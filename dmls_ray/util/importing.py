@@ -18,6 +18,7 @@ from types import ModuleType
 from typing import Any
 
 from dmls_ray.util.errors import ConfigError, UnknownNameError, UserCodeError
+from dmls_ray.util.interpreter import command_of_call
 from dmls_ray.util.programs import is_program
 from dmls_ray.util.text import did_you_mean
 
@@ -159,8 +160,8 @@ def check_libraries(names: str) -> None:
     Raises:
         ConfigError: this fails; the line names the reason.
     """
-    program = f"import sys; sys.path[:] = {sys.path!r}; from {__name__} import import_libraries as f; f({names!r})"
-    done = subprocess.run([sys.executable, "-c", program], stdin=subprocess.DEVNULL, capture_output=True, check=False)
+    command = command_of_call(__name__, "import_libraries", (names,))
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False)
     if done.returncode:
         *_, reason = f"exit code {done.returncode}", *done.stderr.decode(errors="replace").strip().splitlines()
         raise ConfigError(f"--preload {names}: {reason.rstrip('.')}; name installed libraries, separated by commas.")

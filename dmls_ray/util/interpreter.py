@@ -1,5 +1,5 @@
-"""This process: the signals that ask it to stop, the processes below it, its output streams and their encoding, and its
-garbage collector.
+"""This process: the signals that ask it to stop, the processes below it, its output streams and their encoding, its
+garbage collector, and the command line of another one that imports the same.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, NoReturn, TextIO
 
@@ -123,6 +123,18 @@ def gc_disabled() -> Iterator[None]:
     finally:
         if was_enabled:
             gc.enable()
+
+
+def command_of_call(module: str, function: str, arguments: Sequence[Any]) -> list[str]:
+    """The command line of a new interpreter that has the module search path of this one, and calls a function.
+
+    Args:
+        module: of the function.
+        function: its name.
+        arguments: whose `repr` is Python.
+    """
+    program = f"import sys; sys.path[:] = {sys.path!r}; from {module} import {function}; {function}(*{arguments!r})"
+    return [sys.executable, "-c", program]
 
 
 def use_utf8() -> None:

@@ -17,9 +17,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import IO
 
-from dmls_ray.util.files import atomic_replace, cache_root, open_regular
+from dmls_ray.util.files import atomic_replace, cache_root, open_regular, try_lock
 from dmls_ray.util.template_request import know_templates
 from dmls_ray.util.text import utf8_safe
 
@@ -74,7 +73,7 @@ class Standby:
     def is_used(self) -> bool:
         """Whether a command uses it."""
         with open(self.users, "rb") as users:
-            return not _lock(users)
+            return not try_lock(users)
 
     def write(self, file: Path) -> None:
         """Let commands find it by this file."""
@@ -154,16 +153,7 @@ def ray_of_standby() -> Iterator[Standby | None]:
         yield None
         return
     with open(standby.ray_user, "rb") as file:
-        if not _lock(file):
+        if not try_lock(file):
             print("Another command uses the Ray of dmls-ray up; this one starts its own.", file=sys.stderr)
             standby = None
         yield standby
-
-
-def _lock(file: IO[bytes]) -> bool:
-    """Lock a file until it is closed, if no other process holds a lock; returns whether it is locked."""
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return False
-    return True

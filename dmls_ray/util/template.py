@@ -10,12 +10,9 @@ A copy ends by itself, and at the latest with its template, which ends with the 
 from __future__ import annotations
 
 import contextlib
-import fcntl
-import io
 import json
 import os
 import pkgutil
-import select
 import signal
 import socket
 import subprocess
@@ -28,7 +25,8 @@ from typing import Any, NoReturn
 
 import psutil  # noqa: F401 - before the handler of a signal needs it, which may interrupt an import
 
-from dmls_ray.util.interpreter import CHILD_SUBREAPER, exit_now, kill_descendants, prctl
+from dmls_ray.util.interpreter import CHILD_SUBREAPER, command_of_call, exit_now, kill_descendants, prctl
+from dmls_ray.util.template_copy import signal_at_end
 from dmls_ray.util.template_request import HEADER_BYTES
 
 _MOST_DESCRIPTORS = 16
@@ -51,9 +49,8 @@ class Template:
         self._life, theirs = socket.socketpair()
         """Its end is the end of the templates."""
         given = [listener.fileno() for listener in listeners], list(prepares.values()), theirs.fileno()
-        program = f"import sys; sys.path[:] = {sys.path!r}; from {__name__} import be_template; be_template(*{given!r})"
         descriptors = [*given[0], theirs.fileno()]
-        command = [sys.executable, "-c", program]
+        command = command_of_call(__name__, "be_template", given)
         environment = {**os.environ, **environment}
         # Where it fails there is no template, and processes that start without it say why.
         none = subprocess.DEVNULL
@@ -80,10 +77,7 @@ def be_template(listeners: Sequence[int], prepares: Sequence[str], life: int) ->
     prctl(CHILD_SUBREAPER, 1)
     # A signal, since an import may take long.
     signal.signal(signal.SIGIO, _end_with_copies)
-    fcntl.fcntl(life, fcntl.F_SETOWN, -os.getpgrp())
-    fcntl.fcntl(life, fcntl.F_SETFL, fcntl.fcntl(life, fcntl.F_GETFL) | os.O_ASYNC)
-    if select.select([life], [], [], 0)[0]:
-        _end_with_copies()
+    signal_at_end(life, signal.SIGIO, -os.getpgrp())
     _make_copies(listeners, prepares)
 
 
@@ -119,14 +113,9 @@ def _make_copies(listeners: Sequence[int], prepares: Sequence[str]) -> NoReturn:
 
 def _receive(connection: socket.socket) -> tuple[dict[str, Any], list[int]]:
     header, descriptors, _, _ = socket.recv_fds(connection, HEADER_BYTES, _MOST_DESCRIPTORS)
-    left, body = int.from_bytes(header), b""
-    while left:
-        part = connection.recv(left)
-        if not part:
-            raise ConnectionError("the request is not whole")
-        body += part
-        left -= len(part)
-    given: dict[str, Any] = json.loads(body)
+    with connection.makefile("rb") as file:
+        # A request that is not whole is no JSON.
+        given: dict[str, Any] = json.loads(file.read(int.from_bytes(header)))
     return given, descriptors
 
 
@@ -168,13 +157,9 @@ def _open_streams() -> None:
     """Make the standard streams anew, as an interpreter does at its start: they know whether they are a terminal."""
     for descriptor, name in enumerate(("stdin", "stdout", "stderr")):
         before = getattr(sys, name)
-        raw: Any = io.FileIO(descriptor, "w" if descriptor else "r", closefd=False)
-        stream = io.TextIOWrapper(
-            io.BufferedWriter(raw) if descriptor else io.BufferedReader(raw),
-            before.encoding,
-            before.errors,
-            line_buffering=name == "stderr" or os.isatty(descriptor),
-            write_through=before.write_through,
-        )
+        mode = "w" if descriptor else "r"
+        stream: Any = open(descriptor, mode, encoding=before.encoding, errors=before.errors, closefd=False)  # noqa: SIM115
+        is_line_buffered = name == "stderr" or stream.line_buffering
+        stream.reconfigure(line_buffering=is_line_buffered, write_through=before.write_through)
         setattr(sys, name, stream)
         setattr(sys, f"__{name}__", stream)

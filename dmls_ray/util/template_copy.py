@@ -91,8 +91,19 @@ def live_with(life: int) -> None:
     os.set_inheritable(life, True)  # by a program that takes the place of this one
     with contextlib.suppress(BrokenPipeError):  # it was waited for too long
         os.write(life, str(os.getpid()).encode())
-    fcntl.fcntl(life, fcntl.F_SETSIG, signal.SIGTERM)
-    fcntl.fcntl(life, fcntl.F_SETOWN, os.getpid())
+    signal_at_end(life, signal.SIGTERM, os.getpid())
+
+
+def signal_at_end(life: int, number: int, owner: int) -> None:
+    """Let a signal arrive when the other end of a socket is closed, or now if it is.
+
+    Args:
+        life: descriptor of the socket, from which nothing is read.
+        number: the signal.
+        owner: the process that gets it; negative for a process group.
+    """
+    fcntl.fcntl(life, fcntl.F_SETSIG, number)
+    fcntl.fcntl(life, fcntl.F_SETOWN, owner)
     fcntl.fcntl(life, fcntl.F_SETFL, fcntl.fcntl(life, fcntl.F_GETFL) | os.O_ASYNC)
     if select.select([life], [], [], 0)[0]:
-        os.kill(os.getpid(), signal.SIGTERM)
+        os.kill(owner, number)

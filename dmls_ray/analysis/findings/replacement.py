@@ -1,16 +1,13 @@
-"""`Replacement`: whether one value of a field may take the place of another one, by the runs with both.
-
-`Slowdown` judges by the speed, and `Gain` by the metric that the sweep is judged by.
-"""
+"""`Replacement`: whether one value of a field may take the place of another one, by the runs with both."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from dmls_ray.analysis.findings.effects import HOPELESS, Effect, compare
+from dmls_ray.analysis.findings.effects import HOPELESS, Effect, effect_of
 from dmls_ray.analysis.findings.measures import Measure, speed, time_measure
 from dmls_ray.analysis.findings.sweep_trials import SweepTrials
 from dmls_ray.analysis.trials.axis import Pair, group_by_other_factors
@@ -28,25 +25,39 @@ not train."""
 
 @dataclass(frozen=True, kw_only=True)
 class Replacement:
-    """Whether a value may take the place of another one; a subclass says what is good enough."""
+    """Whether a value may take the place of another one.
 
-    effects: Sequence[Effect] = ()
+    By the speed, good enough is what is not slower by more than a share. Where no rate is known, effects are those of
+    the time of a step, or of a run. By a metric, good enough is what is better.
+    """
+
+    allowed: float | None
+    """Share of the speed that may be lost: 0.02 for 2%. None where the sweep is judged by a metric."""
+    effects: list[Effect] = field(default_factory=list)
     """The value against the other one, for each configuration of the other fields."""
-    outcomes: Sequence[str] = ()
+    outcomes: list[str] = field(default_factory=list)
     """How runs of the value ended where those of the other one trained and its own did not."""
-    failures: Sequence[str] = ()
+    failures: list[str] = field(default_factory=list)
     """How many runs of the value ended otherwise, where those of the other one trained and others of its own did."""
-    apart: Sequence[Pair] = ()
+    apart: list[Pair] = field(default_factory=list)
     """Those of which both trained, and that have nothing to compare: not in one block of one session, on one machine,
     with the same versions, or without the metric."""
 
     def shown(self, effect: Effect) -> _Shown:
-        """What one effect says."""
-        raise NotImplementedError
+        """What one effect says beyond chance; of repeats that repeat one run, nothing is known of a metric."""
+        if self.allowed is not None:
+            return _SLOWDOWNS[effect.shown(self.allowed)]
+        if effect.verdict in ("more", "less"):
+            return "keep" if effect.gain > 0 else "discard"
+        return "discard" if effect.verdict == "equal" else "cannot say"
 
     def missing(self, effect: Effect) -> float:
-        """How narrow the half-width of an open effect must be to decide it, of ratios in the logarithm."""
-        raise NotImplementedError
+        """How narrow the half-width of an open effect must be to decide it, of ratios in the logarithm: its distance
+        from what may be lost, or from no difference.
+        """
+        if self.allowed is None:
+            return effect.size
+        return abs(math.log(effect.contrast.centre) + math.log1p(self.allowed) * effect.measure.better)
 
     @property
     def open(self) -> list[Effect]:
@@ -78,40 +89,7 @@ class Replacement:
         return max(counts, default=None)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Slowdown(Replacement):
-    """Good enough is what is not slower by more than a share. Where no rate is known, effects are those of the time of
-    a step, or of a run.
-    """
-
-    allowed: float
-    """Share of the speed that may be lost: 0.02 for 2%."""
-
-    def shown(self, effect: Effect) -> _Shown:
-        """Whether it is slower by more than what may be lost."""
-        return _SLOWDOWNS[effect.shown(self.allowed)]
-
-    def missing(self, effect: Effect) -> float:
-        """Its distance from what may be lost."""
-        return abs(math.log(effect.contrast.centre) + math.log1p(self.allowed) * effect.measure.better)
-
-
 _SLOWDOWNS: Mapping[str, _Shown] = {"worse": "discard", "kept": "keep", "open": "cannot say"}
-
-
-@dataclass(frozen=True, kw_only=True)
-class Gain(Replacement):
-    """Good enough is what is better."""
-
-    def shown(self, effect: Effect) -> _Shown:
-        """Whether it is better beyond chance, of which nothing is known where the repeats repeat one run."""
-        if effect.verdict in ("more", "less"):
-            return "keep" if effect.gain > 0 else "discard"
-        return "discard" if effect.verdict == "equal" else "cannot say"
-
-    def missing(self, effect: Effect) -> float:
-        """Its distance from no difference."""
-        return effect.size
 
 
 def judge_replacement(trials: SweepTrials, name: str, values: tuple[str, str], until: Until) -> Replacement:
@@ -124,37 +102,32 @@ def judge_replacement(trials: SweepTrials, name: str, values: tuple[str, str], u
         until: its `equivalent` is the share of the speed that may be lost.
     """
     axis = trials.axis_of(name)
-    effects: list[Effect] = []
-    outcomes: list[str] = []
-    failures: list[str] = []
-    apart: list[Pair] = []
     metric = trials.questions.judged_by and trials.questions.judged_by[0]
+    found = Replacement(allowed=until.equivalent if metric is None else None)
     for group in group_by_other_factors(trials.rows, {name}):
         by_value = {trial.factors[name]: trial for trial in group}
         base, trial = (by_value.get(value) for value in values)
         if base is None or trial is None or not base.counted:
             continue
         if not trial.counted:
-            outcomes.append(trial.outcome)
+            found.outcomes.append(trial.outcome)
             continue
         if trial.independent_ranks and not base.independent_ranks:
-            outcomes.append("its ranks trained separate models")
+            found.outcomes.append("its ranks trained separate models")
             continue
         if metric and base.by_block(metric) and not trial.by_block(metric):
-            outcomes.append(f"no finite number {metric}")
+            found.outcomes.append(f"no finite number {metric}")
             continue
-        failures += _failures(trial, base, metric)
+        found.failures.extend(_failures(trial, base, metric))
         pair = axis.pair(group, trial, base)
-        measures = _measures(trials, trial, base)
-        names = {measure.name for measure in measures}
-        judged = [effect for effect in compare([pair], measures, until) if effect.measure.name in names]
-        effects += judged[:1]
-        if not judged:
-            apart.append(pair)
-    if metric is not None:
-        return Gain(effects=effects, outcomes=outcomes, failures=failures, apart=apart)
-    allowed = until.equivalent
-    return Slowdown(allowed=allowed, effects=effects, outcomes=outcomes, failures=failures, apart=apart)
+        for measure in _measures(trials, trial, base):
+            effect = effect_of([pair], measure, until)
+            if effect is not None:
+                found.effects.append(effect)
+                break
+        else:
+            found.apart.append(pair)
+    return found
 
 
 def _failures(trial: Trial, base: Trial, metric: str | None) -> list[str]:

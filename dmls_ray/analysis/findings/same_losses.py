@@ -9,14 +9,12 @@ from typing import Literal
 
 import msgspec
 
-from dmls_ray.analysis.findings.same_training import COARSE_ROUNDING, FULL_FORMATS, ROUNDING, number_format_of
+from dmls_ray.analysis.findings.same_training import GROWTH, ROUNDING, number_format_of, rounding_of
 from dmls_ray.analysis.trials.steps import are_equal_sizes, samples_of_step
 from dmls_ray.analysis.trials.trial import Trial
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import Outcome
 
-_GROWTH = 100
-"""By how much more than those of the first step later losses may differ: rounding grows with the steps."""
 _JUMP = 10
 """A difference is no rounding that has grown if it is so many times the largest one before, and so many times that of
 the first step."""
@@ -72,9 +70,7 @@ def judge_losses(trial: Trial, base: Trial) -> LossVerdict:
         way_out = "give each setting a batch with which all have equally many, or --samples where it is miscounted"
         return LossVerdict("cannot say", f"{sizes}; {way_out}")
 
-    rounding = (
-        ROUNDING if FULL_FORMATS.issuperset((number_format_of(trial), number_format_of(base))) else COARSE_ROUNDING
-    )
+    rounding = rounding_of((number_format_of(trial), number_format_of(base)))
     ranks = trial.world_size / base.world_size
     verdicts = []
     for record, other in zip(trial.records, base.records, strict=False):
@@ -160,4 +156,4 @@ def _beyond(difference: float, step: int, largest: float, rounding: float) -> Li
     """
     if difference > max(_JUMP * largest, rounding * min(step, _JUMP)):
         return "jump"
-    return "growth" if difference > rounding * min(step, _GROWTH) else ""
+    return "growth" if difference > rounding * min(step, GROWTH) else ""

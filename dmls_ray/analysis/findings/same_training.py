@@ -25,8 +25,8 @@ _UNITS = {"samples_per_step": "samples", "tokens_per_step": "tokens"}
 _PADDING = 0.02
 """Share of the parameters of a model that its division among ranks may add."""
 
-_GROWTH = 100
-"""By how much more the losses of the last step may differ: rounding grows with the steps."""
+GROWTH = 100
+"""By how much more than those of the first steps the losses of later ones may differ: rounding grows with the steps."""
 
 Losses = Literal["equal", "last", "later", "differ", "ranks", "unknown"]
 """Of the first steps. last: equal, and those of the last step are not. later: equal in the first step, and not after
@@ -64,18 +64,13 @@ class TrainingChange:
         return self.has_other_format or has_other_size or bool(self.model)
 
     @property
-    def is_same(self) -> bool:
-        """Whether nothing that was seen of the training differs."""
-        return not self.is_other and self.losses == "equal"
-
-    @property
     def verdict(self) -> TrainingVerdict:
         """What is known of it."""
         if self.is_other:
             return "changed"
         if self.losses in ("ranks", "unknown"):
             return "unknown"
-        return "same" if self.is_same else "unclear"
+        return "same" if self.losses == "equal" else "unclear"
 
 
 def training_change(pair: Pair) -> TrainingChange | None:
@@ -88,7 +83,7 @@ def training_change(pair: Pair) -> TrainingChange | None:
     if trial is base:
         return None
     formats = number_format_of(trial), number_format_of(base)
-    rounding = ROUNDING if FULL_FORMATS.issuperset(formats) else COARSE_ROUNDING
+    rounding = rounding_of(formats)
     losses, shown = _compare_losses(trial, base, rounding)
     counted = _counted_sizes(trial, base)
     model = _other_model(trial, base) if losses != "equal" else {}
@@ -103,12 +98,17 @@ def training_change(pair: Pair) -> TrainingChange | None:
     change = TrainingChange(known, model, formats, losses, rounding, shown)
     runs = [*trial.counted, *base.counted]
     is_checked = losses != "unknown" and any("samples_unknown" in record.facts for record in runs)
-    return change if counted or is_checked or change.is_same else None
+    return change if counted or is_checked or change.verdict == "same" else None
 
 
 def number_format_of(trial: Trial) -> str:
     """In what the model of a trial computed; empty where that was not seen."""
     return next((str(record.facts["number_format"]) for record in trial.counted if "number_format" in record.facts), "")
+
+
+def rounding_of(formats: tuple[str, str]) -> float:
+    """Relative difference up to which losses of models that compute in these formats are equal."""
+    return ROUNDING if FULL_FORMATS.issuperset(formats) else COARSE_ROUNDING
 
 
 def _configured_sizes(trial: Trial, base: Trial) -> dict[str, tuple[float, float]]:
@@ -162,7 +162,7 @@ def _compare_losses(trial: Trial, base: Trial, rounding: float) -> tuple[Losses,
         last, base_last = _of_equal_seeds(trial, base, "last_loss")
         if not last or made != base_made:
             last, base_last = _of_equal_seeds(trial, base, "tenth_loss")
-        if trial.world_size != base.world_size or _are_equal(last, base_last, divided, _GROWTH * rounding):
+        if trial.world_size != base.world_size or _are_equal(last, base_last, divided, GROWTH * rounding):
             return "equal", medians
         return "last", (median(last), median(base_last))
     if trial.world_size != base.world_size:

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import argparse
-import fcntl
 import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 
 import psutil
+from filelock import FileLock
 
 from dmls_ray.cli.as_copy import BE_CURRENT, PREPARE
 from dmls_ray.cli.console import EXIT_OK, Console, Parser, say
 from dmls_ray.util.errors import ClusterError
+from dmls_ray.util.interpreter import command_of_call
 from dmls_ray.util.standby import IDLE_S, READY, Standby, circumstances, find_standby, has_relative_path, state_file
 from dmls_ray.util.template_copy import start_copy
 from dmls_ray.util.template_request import COMMANDS
@@ -49,12 +49,12 @@ def up(args: argparse.Namespace, console: Console) -> int:
 
     joined = cluster_at(args.address)
     with _alone():
-        standby = find_standby()
-        if standby is not None and _holder(standby) is not None:
+        if running := _running():
+            standby, _ = running
             if standby.joined == joined and not standby.differences() and _is_current(standby):
                 say(console, f"It is up. {_way_out()}")
                 return EXIT_OK
-            _end(standby, console)
+            _end(*running, console)
         began = time.monotonic()
         _start(joined)
     where = f" on the cluster at {joined}" if joined else ""
@@ -73,13 +73,12 @@ def _start(joined: str | None) -> None:
     """
     reader, writer = os.pipe()
     path = sys.path if sys.flags.safe_path else sys.path[1:]
-    given = (writer, PREPARE, circumstances(), path, str(state_file()), joined)
-    program = f"import sys; sys.path[:] = {sys.path!r}; from {_HOLDER} import hold; hold(*{given!r})"
+    given = {"circumstances": circumstances(), "path": path, "joined": joined}
+    command = command_of_call(_HOLDER, "hold", (writer, PREPARE, str(state_file()), given))
     place, none = os.getcwd() if has_relative_path() else "/", subprocess.DEVNULL
     subprocess.Popen(
-        [sys.executable, "-c", program], cwd=place, pass_fds=[writer], start_new_session=True, stdin=none, stdout=none,
-        stderr=none,
-    )  # fmt: skip
+        command, cwd=place, pass_fds=[writer], start_new_session=True, stdin=none, stdout=none, stderr=none
+    )
     os.close(writer)
     with open(reader, encoding="utf-8") as answer:
         # It stays open until the process has answered, or has ended.
@@ -88,14 +87,11 @@ def _start(joined: str | None) -> None:
         raise ClusterError(found or "Ray could not be started; dmls-ray sweep with --verbose shows what it prints.")
 
 
-@contextmanager
-def _alone() -> Iterator[None]:
-    """Let no other `up` or `down` of this user on this machine act within the block."""
+def _alone() -> FileLock:
+    """A lock with which no other `up` or `down` of this user on this machine acts."""
     file = state_file().with_suffix(".lock")
     file.parent.mkdir(parents=True, exist_ok=True)
-    with open(file, "w", encoding="utf-8") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
+    return FileLock(file)
 
 
 def _is_current(standby: Standby) -> bool:
@@ -115,29 +111,28 @@ def down_arguments(parser: Parser) -> None:
 def down(_: argparse.Namespace, console: Console) -> int:
     """End what up holds, once the commands that use it have ended."""
     with _alone():
-        standby = find_standby()
-        if standby is None or _holder(standby) is None:
-            say(console, "Nothing is up.")
+        if running := _running():
+            _end(*running, console)
         else:
-            _end(standby, console)
+            say(console, "Nothing is up.")
     return EXIT_OK
 
 
-def _holder(standby: Standby) -> psutil.Process | None:
-    """The process that holds a standby; None where it has ended."""
+def _running() -> tuple[Standby, psutil.Process] | None:
+    """The standby of this user on this machine, and the process that holds it; None where there is no such process."""
+    standby = find_standby()
+    if standby is None:
+        return None
     with suppress(psutil.Error):
-        process = psutil.Process(standby.holder)
+        holder = psutil.Process(standby.holder)
         # The id may be another process's by now.
-        if any(_HOLDER in word for word in process.cmdline()):
-            return process
+        if any(_HOLDER in word for word in holder.cmdline()):
+            return standby, holder
     return None
 
 
-def _end(standby: Standby, console: Console) -> None:
+def _end(standby: Standby, holder: psutil.Process, console: Console) -> None:
     """End a standby; one that commands use ends with the last of them."""
-    holder = _holder(standby)
-    if holder is None:
-        return
     is_used = standby.is_used()
     holder.send_signal(signal.SIGTERM)
     if is_used:

@@ -23,6 +23,7 @@ from dmls_ray.util.programs import module_beside, module_of
 from dmls_ray.util.template_copy import Copy, start_copy
 from dmls_ray.util.template_request import RUNS, known_templates
 from dmls_ray.util.text import did_you_mean
+from dmls_ray.workloads.script.printed import last_line_of
 
 _Process = subprocess.Popen[bytes] | Copy
 _READER = "dmls_ray.workloads.script.flag_reader"
@@ -135,9 +136,7 @@ class FlagReader:
                 self.unknown_because = f"{described['reason']} before a parser that is known reads its command line"
             return
         self._process.wait()
-        said_text = Path(folder, "said").read_text(encoding="utf-8", errors="replace")
-        lines = [line.strip() for line in said_text.splitlines() if line.strip()]
-        said_last = lines[-1].rstrip(".") if lines else "it says nothing"
+        said_last = last_line_of(str(Path(folder, "said"))).rstrip(".") or "it says nothing"
         # An argument that is filled for each run may be wrong in braces.
         if any("{" in word for word in words):
             self.unknown_because = f"it fails with braces among its arguments: {said_last}"
@@ -228,9 +227,7 @@ class FlagReader:
         self._folder.cleanup()
 
 
-def _start(
-    words: Sequence[str], streams: tuple[int, int, int], environment: Mapping[str, str]
-) -> subprocess.Popen[bytes] | Copy:
+def _start(words: Sequence[str], streams: tuple[int, int, int], environment: Mapping[str, str]) -> _Process:
     """Start the process of a reader; where there is a template, as a copy that has imported PyTorch.
 
     Args:

@@ -31,7 +31,7 @@ from typing import IO
 
 from dmls_ray.util.digests import digest_of_files, text_digest
 from dmls_ray.util.errors import ConfigError
-from dmls_ray.util.files import cache_root
+from dmls_ray.util.files import cache_root, try_lock
 from dmls_ray.util.importing import is_installed
 from dmls_ray.util.mirror import make_equal, make_read_only, picture_of
 from dmls_ray.workloads.script.copied import CopiedFiles
@@ -165,7 +165,8 @@ class RepositoryCopy:
             os.utime(self.tree)
             for number in itertools.count():
                 lock = _open(self._folder / f"{number}.lock")
-                if _try_lock(lock):
+                lock.seek(0)
+                if try_lock(lock):
                     make_equal(self._folder / str(number), picture_of(self.tree, _KEPT_NAMES), _KEPT_NAMES)
                     lock.truncate(0)
                     lock.write(run)
@@ -267,16 +268,6 @@ def _open(path: Path) -> IO[str]:
     return path.open("a+", encoding="utf-8")
 
 
-def _try_lock(lock: IO[str]) -> bool:
-    """Hold a lock alone, or read from its beginning where others hold it; returns whether it is held."""
-    lock.seek(0)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
-
-
 def _lock_of(tree: Path) -> Path:
     return tree.with_name(f"{tree.name}.lock")
 
@@ -286,7 +277,7 @@ def _is_left(tree: Path) -> bool:
     if not _lock_of(tree).exists():
         return time.time() - tree.stat().st_mtime > _BETWEEN_RUNS_S
     with _open(_lock_of(tree)) as lock:
-        return _try_lock(lock)
+        return try_lock(lock)
 
 
 def _remove_unused(folder: Path) -> None:
@@ -296,7 +287,7 @@ def _remove_unused(folder: Path) -> None:
             if time.time() - lock.stat().st_mtime < _KEPT_S:
                 continue
             held = [locks.enter_context(_open(each)) for each in (lock, *lock.parent.glob("*.lock"))]
-            if all(_try_lock(lock) for lock in held):
+            if all(try_lock(lock) for lock in held):
                 shutil.rmtree(lock.parent, ignore_errors=True)
 
 
@@ -314,7 +305,6 @@ def _git(folder: Path, *words: str) -> str:
             cwd=folder,
             env=variables,
             capture_output=True,
-            text=True,
             encoding="utf-8",
             errors="surrogateescape",
             check=False,
