@@ -275,7 +275,7 @@ def _describe_memory_and_use(found: Tuning) -> str:
     assert found.start is not None
     assert found.end is not None
     memory, text = memory_metric([found.end, found.start]), ""
-    for metric, noun in {memory: f"{MEMORY_METRICS[memory]} in MiB", "mfu": "MFU"}.items():
+    for metric, noun in {memory: f"{MEMORY_METRICS.get(memory)} in MiB", "mfu": "MFU"}.items():
         now, then = (trial.text(metric, interval=True) for trial in (found.end, found.start))
         if now and then:
             text += f"; {noun} {now} instead of {then}"
