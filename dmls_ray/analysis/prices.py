@@ -31,8 +31,8 @@ def with_prices(results: Results, prices: Sequence[str]) -> Results:
         prices: `h100=2.99`: names of types of machines with their prices.
 
     Raises:
-        ConfigError: one is no name with a price above 0, or stands for no machine of the results, or for one that has a
-            price.
+        ConfigError: one is no name with a price above 0, or stands for a machine that has a price; or none stands for a
+            machine of the results.
     """
     types = sorted({machine_type(record) for record in results.records})
     price_of: dict[str, float] = {}
@@ -42,9 +42,11 @@ def with_prices(results: Results, prices: Sequence[str]) -> Results:
             raise ConfigError(f"--price {word} is no NAME=PRICE with a price above 0; give h100=2.99, for example.")
         whole_word = re.compile(rf"(?<!\w){re.escape(found[1])}(?!\w)", re.IGNORECASE)
         named = [item for item in types if whole_word.search(item)]
-        if not named or price_of.keys() & named:
-            raise ConfigError(f"--price {word}: this is no machine without a price; there are {', '.join(types)}.")
+        if price_of.keys() & named:
+            raise ConfigError(f"--price {word} is a second price of {', '.join(named)}; leave one out.")
         price_of |= dict.fromkeys(named, float(found[2]))
+    if prices and not price_of:
+        raise ConfigError(f"--price {' '.join(prices)} names no machine of these runs; they ran on {', '.join(types)}.")
     return results.of([_with_cost(record, price_of.get(machine_type(record))) for record in results.records])
 
 

@@ -34,12 +34,14 @@ def replacement_text(found: Replacement, first: str, second: str) -> str:
     if found.allowed is not None:
         allowed = f"slower by more than {100 * found.allowed:.3g}%"
         ends = {"keep": f"not {allowed}", "discard": allowed, "cannot say": f"whether it is {allowed} is undecided"}
-    text = f"{second} {', '.join(told)}; {ends[found.word]}"
-    if found.word != "cannot say":
-        return text
-    if found.failures and not found.open:
-        return f"{second} {', '.join(told)}; but {', '.join(found.failures)}, where those of {first} did not"
-    if any(effect.verdict == "once" for effect in found.effects):
+    text = f"{second} {', '.join(told)}"
+    failed = [f"{failure}, where those of {first} did not" for failure in found.failures]
+    failed += [f"of {first}, {failure}, where those of {second} did not" for failure in found.failures_of_base]
+    if found.word != "cannot say" or found.open or not failed:
+        text += f"; {ends[found.word]}"
+    if found.word != "cannot say" or failed:
+        return "; but ".join([text, *failed])
+    if any(effect.verdict == "once" and effect.contrast.n > 1 for effect in found.effects):
         return f"{text}: its repeats repeat one run, for which the seed of each makes no difference"
     if found.apart and found.allowed is not None:
         return f"{text}: no block has both on the same machine with the same versions"

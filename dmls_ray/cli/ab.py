@@ -77,7 +77,7 @@ def ab(call: Call) -> int:
         found = Ab(
             **fields, a=first, b=second, verdict=verdict.word, exit_code=code, judged=judged,
             allowed=verdict.allowed,
-            outcomes=[*verdict.outcomes, *verdict.failures],
+            outcomes=[*verdict.outcomes, *verdict.failures, *verdict.failures_of_base],
         )  # fmt: skip
         print_json(found)
         return code

@@ -194,7 +194,7 @@ def describe(found: Tuning, start: str, best: str) -> Iterator[str]:
     yield from _listed(head, [_describe_step(tried) for tried in found.kept])
     if found.gain is not None and not found.is_faster:
         yield f"          together {_describe_gain(found)} as fast in the last comparison, with other seeds"
-    yield from _listed("lost", [_describe_lost(tried) for tried in found.lost])
+    yield from _listed("not kept", [_describe_lost(tried) for tried in found.lost])
     yield from _listed("not tried", [f"{name}: {reason}" for name, reason in found.not_tried.items()])
 
 

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from dmls_ray.config.identity import OF_FUNCTION, digest
-from dmls_ray.records.model import RunRecord
+from dmls_ray.records.model import RunRecord, seconds_of_run
+from dmls_ray.records.outcome import Outcome
 from dmls_ray.util.digests import AND_IMPORTS
 
 FIELD = "code"
@@ -106,6 +107,15 @@ def replaces(later: RunRecord, earlier: RunRecord) -> bool:
     if later.outcome.is_final():
         return worth >= before
     return worth > before or earlier.is_stopped
+
+
+def after_failure(record: RunRecord, earlier: RunRecord) -> RunRecord:
+    """A record with an earlier one of its run as an attempt, if the same code has failed there."""
+    if earlier.outcome is not Outcome.ERROR or earlier.code != record.code:
+        return record
+    failed = {"outcome": earlier.outcome.value, "reason": earlier.reason, "seconds": seconds_of_run(earlier)}
+    attempts = [*earlier.earlier_attempts, failed, *record.earlier_attempts]
+    return record.replace(attempts=record.attempts + earlier.attempts, earlier_attempts=attempts)
 
 
 _WORTH = {"search": 0, "shared": 1, "bench": 2}

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from dmls_ray.records.codec import SharedObjects
 from dmls_ray.records.model import SCHEMA, RunRecord
-from dmls_ray.records.stale import replaces
+from dmls_ray.records.stale import after_failure, replaces
 from dmls_ray.util.errors import SchemaError, StoreError
 from dmls_ray.util.files import open_regular, sync_to_disk
 from dmls_ray.util.interpreter import gc_disabled
@@ -99,7 +99,7 @@ def add_record(records: dict[str, RunRecord], record: RunRecord) -> None:
     earlier = records.get(record.run_id)
     if earlier is None or replaces(record, earlier):
         records.pop(record.run_id, None)
-        records[record.run_id] = record
+        records[record.run_id] = record if earlier is None else after_failure(record, earlier)
     elif record.proposed:
         records[record.run_id] = earlier.replace(proposed=record.proposed)
 

@@ -62,6 +62,11 @@ def test_a_run_without_a_price_has_no_cost() -> None:
     assert costs(on(H100)) == [None, None]
 
 
+def test_one_list_of_prices_serves_folders_of_other_machines() -> None:
+    prices = ["h100=1", "a100=2"]
+    assert costs(with_prices(on(H100), prices)) == costs(with_prices(on(H100), ["h100=1"]))
+
+
 def test_a_run_on_machines_of_several_types_has_no_cost() -> None:
     swept = on(H100, beside=["host-2: Some CPU, 2 cores, 8 x NVIDIA A100-SXM4-80GB"])
     assert costs(with_prices(swept, ["h100=1"])) == [None, None]
@@ -77,14 +82,14 @@ def test_the_column_has_the_interval_and_a_note_says_what_it_is() -> None:
 @pytest.mark.parametrize(
     ("prices", "message"),
     [
-        (["a10=1"], "--price a10=1: this is no machine without a price; there are NVIDIA A100-SXM4-80GB."),
+        (["a10=1"], "--price a10=1 names no machine of these runs; they ran on NVIDIA A100-SXM4-80GB."),
         (["a100"], "--price a100 is no NAME=PRICE"),
         (["=1"], "--price =1 is no NAME=PRICE"),
         (["a100=0"], "--price a100=0 is no NAME=PRICE with a price above 0"),
         (["a100=-1"], "--price a100=-1 is no NAME=PRICE"),
         (["a100=nan"], "--price a100=nan is no NAME=PRICE"),
-        (["a100=1", "NVIDIA=2"], "--price NVIDIA=2: this is no machine without a price"),
-        (["a100=1", "a100=1"], "--price a100=1: this is no machine without a price"),
+        (["a100=1", "NVIDIA=2"], "--price NVIDIA=2 is a second price of NVIDIA A100-SXM4-80GB"),
+        (["a100=1", "a100=1"], "--price a100=1 is a second price of NVIDIA A100-SXM4-80GB"),
     ],
 )
 def test_a_price_that_cannot_be_used_is_refused_with_the_way_out(prices: list[str], message: str) -> None:

@@ -10,6 +10,7 @@ import pytest
 from dmls_ray import load
 from dmls_ray.records.model import SCHEMA
 from dmls_ray.records.outcome import Outcome
+from dmls_ray.records.stale import after_failure
 from dmls_ray.storage.folder import SWEEP_SCHEMA, read_sweep, write_file
 from dmls_ray.storage.location import first_free_location, open_store
 from dmls_ray.storage.store import Store
@@ -216,8 +217,26 @@ def test_a_failure_replaces_no_answer_but_one_that_did_not_suffice(tmp_path: Pat
     with Store(tmp_path) as store:
         for item in (run(0), run(1, Outcome.ERROR), searched, stopped, *failed):
             store.append(item)
-        assert store.records == [run(0), *failed[1:]]
-    assert latest_records(tmp_path) == [run(0), *failed[1:]]
+        expected = [run(0), after_failure(failed[1], run(1, Outcome.ERROR)), *failed[2:]]
+        assert store.records == expected
+    assert latest_records(tmp_path) == expected
+
+
+@pytest.mark.parametrize(
+    ("before", "code", "is_known"), [("error", {}, True), ("error", {"a": "1"}, False), ("killed", {}, False)]
+)
+def test_a_run_that_ended_ok_after_its_program_had_failed_says_so(
+    tmp_path: Path, before: str, code: dict[str, str], *, is_known: bool
+) -> None:
+    with Store(tmp_path) as store:
+        for item in (run(0, Outcome(before)), run(0, Outcome(before)), run(0).replace(code=code)):
+            store.append(item)
+        (present,) = store.all_records
+    (read,) = latest_records(tmp_path)
+    assert read == present
+    failures = [attempt["outcome"] for attempt in read.earlier_attempts]
+    assert (read.outcome, failures) == (Outcome.OK, ["error", "error"] if is_known else [])
+    assert read.attempts == 1 + len(failures)
 
 
 def test_a_search_takes_the_answer_of_a_benchmark_for_its_own_run_that_ended_later(tmp_path: Path) -> None:

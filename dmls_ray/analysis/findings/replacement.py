@@ -39,6 +39,8 @@ class Replacement:
     """How runs of the value ended where those of the other one trained and its own did not."""
     failures: list[str] = field(default_factory=list)
     """How many runs of the value ended otherwise, where those of the other one trained and others of its own did."""
+    failures_of_base: list[str] = field(default_factory=list)
+    """The same of the other one."""
     apart: list[Pair] = field(default_factory=list)
     """Those of which both trained, and that have nothing to compare: not in one block of one session, on one machine,
     with the same versions, or without the metric."""
@@ -69,8 +71,10 @@ class Replacement:
         """The verdict."""
         if not self.effects and not self.outcomes and not self.apart:
             return "failed"
-        if self.outcomes or any(self.shown(effect) == "discard" for effect in self.effects):
+        if self.outcomes:
             return "discard"
+        if any(self.shown(effect) == "discard" for effect in self.effects):
+            return "cannot say" if self.failures_of_base else "discard"
         return "cannot say" if self.open or self.apart or self.failures else "keep"
 
     @property
@@ -78,7 +82,7 @@ class Replacement:
         """About how many repeats decide it, if the noise stays as it is; None if more are not advised, or where that is
         not known.
         """
-        if self.apart or self.failures:
+        if self.apart or self.failures or self.failures_of_base:
             return None
         counts = []
         for effect in self.open:
@@ -116,9 +120,10 @@ def judge_replacement(trials: SweepTrials, name: str, values: tuple[str, str], u
             found.outcomes.append("its ranks trained separate models")
             continue
         if metric and base.by_block(metric) and not trial.by_block(metric):
-            found.outcomes.append(f"no finite number {metric}")
+            found.outcomes.append(_no_number(trial.records[0], metric))
             continue
         found.failures.extend(_failures(trial, base, metric))
+        found.failures_of_base.extend(_failures(base, trial, metric))
         pair = axis.pair(group, trial, base)
         for measure in _measures(trials, trial, base):
             effect = effect_of([pair], measure, until)
@@ -131,8 +136,8 @@ def judge_replacement(trials: SweepTrials, name: str, values: tuple[str, str], u
 
 
 def _failures(trial: Trial, base: Trial, metric: str | None) -> list[str]:
-    """How runs of a trial ended that have nothing to compare, if these are more than those of the other one in the same
-    blocks; what is compared is a choice among its runs then.
+    """How runs of a trial ended that have nothing to compare, or had before they were run again, if these are more than
+    those of the other one in the same blocks; what is compared is a choice among its runs then.
     """
     endings, of_base = ({record.repeat: _failure(record, metric) for record in each.records} for each in (trial, base))
     only = [ending for block, ending in endings.items() if ending and of_base.get(block) == ""]
@@ -142,11 +147,20 @@ def _failures(trial: Trial, base: Trial, metric: str | None) -> list[str]:
     return [f"{len(only)} of its {len(endings)} runs ended otherwise ({outcome_counts(only)})"]
 
 
+def _no_number(record: RunRecord, metric: str) -> str:
+    """What a run has in place of the number of a metric."""
+    text = record.facts.get(metric)
+    return f"no finite number {metric}" if text is None else f"{metric} is {text!r}, which is no number"
+
+
 def _failure(record: RunRecord, metric: str | None) -> str:
     """How a run ended that has nothing to compare; empty of others."""
     if record.outcome is not Outcome.OK:
         return record.ending
-    return f"no finite number {metric}" if metric and metric not in record.metrics else ""
+    if metric and metric not in record.metrics:
+        return _no_number(record, metric)
+    has_failed = any(attempt["outcome"] == Outcome.ERROR for attempt in record.earlier_attempts)
+    return f"{Outcome.ERROR} before it was run again" if has_failed else ""
 
 
 def _measures(trials: SweepTrials, trial: Trial, base: Trial) -> list[Measure]:

@@ -74,6 +74,12 @@ _UNEVEN_STEPS = (
     "{}: the mean step of a run is at least twice its median step. A few steps are slow, or other work is timed with "
     "the steps. Rates, s/epoch and the parts of a step include it; step_ms_p50 does not."
 )
+_NOISY = 0.2
+"""Spread of a product from which on other work has slowed it."""
+_NOISY_PRODUCT = (
+    "{}: MFU may be too high: other work slowed the product that it is a share of. On a quiet machine, delete the "
+    "folder products of the cache, and measure again."
+)
 _NEVER_FIXED = {"seed", "data_dir"}
 """Fields that differ from run to run, or say where something is."""
 
@@ -110,6 +116,12 @@ def _notes_of(results: Results, table: Table, presentation: Presentation) -> Ite
         yield Note("method", no_metric_text(results.judged_by[0]))
     for reason, trials in by_fact(table.rows, "no_mfu").items():
         yield Note("method", f"{trials}: MFU is not known: {reason}.")
+    busy = []
+    for row in table.rows:
+        if any(record.metrics.get("product_spread", 0.0) > _NOISY for record in row.counted):
+            busy.append(describe_configuration(row.factors))
+    if busy:
+        yield Note("method", _NOISY_PRODUCT.format(join_names(busy)))
     if any(row.speed_up for row in table.rows if row.world_size > 1):
         yield Note("baseline", _baseline_text(table))
     if above := describe_above_linear(table.rows):
@@ -154,7 +166,7 @@ def _measured_on(results: Results, table: Table, machines: Sequence[str]) -> str
     most = max(len(row.counted) for row in table.rows)
     values = "Values"
     if most >= MIN_REPEATS:
-        values = "Mean of n repeats and its 95% interval"
+        values = "Mean of n repeats and its 95% interval, geometric for rates and times"
     elif most == 2:
         values = "Means"
     return f"{values}; measured on {where}."

@@ -17,6 +17,12 @@ _END_BYTES = 16_000
 """Of a log, in which what a script said last stands."""
 
 
+_AFTER_A_NUMBER = ",;:.)]}%"
+"""What may follow a number in a sentence, and is matched with it by patterns of what is no space."""
+_STYLE = re.compile(r"\x1b\[[0-9;]*m")
+"""What a terminal takes for colours and the like."""
+
+
 def numbers_printed(log: str, patterns: Mapping[str, str]) -> ToldNumbers:
     """The numbers that a script has printed: those of patterns, and of lines of JSON without counters.
 
@@ -33,11 +39,11 @@ def numbers_printed(log: str, patterns: Mapping[str, str]) -> ToldNumbers:
                     if name not in patterns:
                         found.add(name, number)
             for name, pattern in named:
-                for match in pattern.finditer(line):
+                for match in pattern.finditer(_STYLE.sub("", line)):
                     # A group that took no part in the match is an empty text.
                     text = match[1 if pattern.groups else 0] or ""
                     try:
-                        found.add(name, float(text))
+                        found.add(name, float(text.rstrip(_AFTER_A_NUMBER)))
                     except ValueError:
                         found.add(name, text)
     return found

@@ -153,6 +153,19 @@ def test_of_what_fails_in_some_runs_where_the_other_one_does_not_nothing_is_said
     assert [*verdict.failures] == (["1 of its 8 runs ended otherwise (1 diverged)"] if word == "cannot say" else [])
 
 
+@pytest.mark.parametrize("cause", ["fails", "failed before"])
+def test_of_what_is_worse_than_the_runs_of_the_other_one_that_did_not_fail_nothing_is_said(cause: str) -> None:
+    table = table_of({OLD: 1, NEW: 0.9}, repeats=8)
+    for trial in table.rows:
+        if trial.factors["precision"] == OLD and cause == "fails":
+            trial.records[2].outcome = Outcome.ERROR
+            del trial.counted
+        elif trial.factors["precision"] == OLD:
+            trial.records[2].earlier_attempts = [{"outcome": "error", "reason": "exit code 7", "seconds": 1.0}]
+    verdict = judge_replacement(table, "precision", (OLD, NEW), Until())
+    assert (verdict.word, len(verdict.failures), len(verdict.failures_of_base)) == ("cannot say", 0, 1)
+
+
 def test_of_runs_that_repeat_one_nothing_is_known_of_chance() -> None:
     verdict = judge_replacement(judged_by_a_loss(1.5, spread=0), "precision", (OLD, NEW), Until())
     assert [effect.verdict for effect in verdict.effects] == ["once"]

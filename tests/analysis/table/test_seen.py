@@ -73,6 +73,7 @@ def test_passes_and_optimizers_of_a_step_have_a_column_where_they_are_not_one(na
         ({"time_unknown": "another training"}, "times of a step and rates are not known (another training)."),
         ({"same_samples": "true"}, "all ranks were given the same samples"),
         ({"time_unknown": "35%"}, "35% of the time may be tests of the model"),
+        ({"product_spread": 0.3}, "MFU may be too high"),
         ({"observer_fault": "read: KeyError: 1"}, "(read: KeyError: 1)"),
     ],
 )

@@ -32,6 +32,24 @@ def test_lines_of_json_are_numbers_in_their_order_without_counters(tmp_path: Pat
     assert told.series({"loss": "measured_loss"}) == {"measured_loss": Series(first=[3.0, 2.0], count=2)}
 
 
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("0.5, acc 3", 0.5),
+        ("0.5.", 0.5),
+        ("95.00%", 95.0),
+        ("\x1b[32m0.5\x1b[0m", 0.5),
+        ("1e-3)", 1e-3),
+        ("2,234,567", "2,234,567"),
+        ("n/a", "n/a"),
+    ],
+)
+def test_a_number_of_a_pattern_may_have_marks_behind_it(tmp_path: Path, text: str, value: float | str) -> None:
+    log = tmp_path / "rank0.log"
+    log.write_text(f"loss {text}\n")
+    assert numbers_printed(str(log), {"loss": r"loss (\S+)"}).last == {"loss": value}
+
+
 def test_a_counter_that_a_pattern_asks_for_is_taken(tmp_path: Path) -> None:
     log = tmp_path / "rank0.log"
     log.write_text('{"epoch": 3}\nepoch: 7\n')
