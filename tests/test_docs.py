@@ -44,6 +44,7 @@ ELSEWHERE = {
     "package.train": "tests/cli/test_sweep_command.py",
     "./bench.sh": "tests/cli/test_sweep_command.py",
     "module:": "tests/cli/test_sweep_command.py",
+    "--columns tflop_per_s": "tests/cli/test_sweep_command.py",
     "results/train": "tests/cli/test_main.py",
     "results/optimizer": "tests/cli/test_skill.py",
     "dmls-ray compare A B": "tests/cli/test_main.py",

@@ -54,8 +54,8 @@ class Until:
     max_repeats: Annotated[int, Meta(ge=3)] = setting(30, group="stopping")
     """Most repeats of a trial."""
     budget: NonNegativeNumber | None = setting(60.0, group="stopping", reads=seconds_of)
-    """Time for repeats beyond the third, for example 90s, 20m or 2h. A block of repeats starts only if it would end in
-    this time. none: no limit."""
+    """Time for repeats beyond the third, of tune for the whole search: 90s, 20m or 2h. A block of repeats starts only
+    if it would end in this time. none: no limit."""
     race: bool = setting(False, group="stopping")
     """Leave a trial out of further repeats once it is worse for the --aim."""
     aim: Literal["throughput", "accuracy", "time-to-accuracy", "memory"] | None = setting(None, group="stopping")

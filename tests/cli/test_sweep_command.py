@@ -177,6 +177,10 @@ def test_a_sweep_of_a_script_measures_it_and_keeps_what_it_prints(folder: Path, 
     assert (small["values"], small["n"]) == ({"batch_size": 8}, 3)
     rate = large["metrics"]["samples_per_s"]
     assert rate["low"] <= rate["value"] <= rate["high"]
+    shares = typed("table", "out", "--columns", "tflop_per_s", "mfu", "hfu", "--format", "csv").stdout
+    _, *rows = (line.split(",") for line in shares.splitlines())
+    assert len(rows) == 2
+    assert all(0 < float(mfu) <= float(hfu) < 1 for *_, mfu, hfu in rows)
     other = typed("sweep", "out/sweep.toml", "--batch-size", "16", "--dry-run")
     assert "3 runs in 3 blocks" in other.stdout
 
