@@ -40,7 +40,7 @@ class GPT(nn.Module):
         self.head = nn.Linear(self.width, self.tokens, bias=False)
 
     def forward(self, tokens: Tensor) -> Tensor:
-        x = self.embedding(tokens) + self.positions(torch.arange(self.length))
+        x = self.embedding(tokens) + self.positions(torch.arange(tokens.shape[1]))
         logits: Tensor = self.head(self.blocks(x))
         return logits
 

@@ -301,6 +301,8 @@ def frozen_encoder() -> None:
         (compressed, "sparse"),
         (in_inference_mode, "aten::linear"),
         (distances, "_cdist_forward"),
+        (lambda: torch.matrix_exp(torch.eye(WIDTH)), "matrix_exp"),
+        (lambda: torch.conv_tbc(torch.ones(5, 2, 3), torch.ones(3, 3, 4), torch.ones(4)), "conv_tbc"),
         (frozen_encoder, "_transformer_encoder_layer_fwd"),
     ],
 )

@@ -47,7 +47,13 @@ def trains(config: dict[str, Any], rank: RankInfo, emit: Emit) -> None:
     optimizer = torch.optim.AdamW(model.parameters())
     for number in range(12):
         batch = BATCH * (1 + number % 2) if how == "uneven" else BATCH
-        if how == "residual":
+        if how == "without a model":
+            loss = (torch.ones(batch * (1 + number), 16) @ model.head.weight[:, :16].T).square().mean()
+        elif how == "other lengths":
+            length = GPT.length // (1 + number % 2)
+            tokens = torch.zeros(BATCH * GPT.length // length, length, dtype=torch.long)
+            loss = cross_entropy(forward(tokens).flatten(0, 1), tokens.flatten())
+        elif how == "residual":
             loss = forward(torch.ones(batch, 3, 16, 16)).square().mean()
         else:
             tokens = torch.zeros(batch, GPT.length, dtype=torch.long)
@@ -80,7 +86,15 @@ def test_the_utilization_of_a_function_agrees_with_the_count_by_hand(how: str, w
         assert metrics["hfu"] >= least * metrics["mfu"]
 
 
-@pytest.mark.parametrize(("how", "reason"), [("compiled", "compile"), ("uneven", "differ in size")])
+@pytest.mark.parametrize(
+    ("how", "reason"),
+    [
+        ("compiled", "compile"),
+        ("uneven", "steps differ in size"),
+        ("other lengths", "samples differ in size"),
+        ("without a model", "no model was seen"),
+    ],
+)
 def test_a_function_whose_operations_are_not_known_says_why(how: str, reason: str) -> None:
     (result,) = results_of(how)
     assert reason in result.run.facts["no_mfu"]
