@@ -45,7 +45,8 @@ def same(call: Call) -> int:
 
     Flags with several values vary together: --world-size 1 2 4 --batch-size 64 32 16 are three settings, whose steps
     have 64 samples each. Losses are means over ranks. Within rounding is a relative difference of at most 0.001% in
-    the first step (0.1% in formats shorter than float32), s times as much in step s, and a hundred times at most.
+    the first step (0.1% in formats shorter than float32), s times as much in step s, and a hundred times at most, if
+    it grew without a jump.
 
     Only the --steps 50 that run are compared, 1000 at most: what differs in the second pass over the data is seen if
     they reach it. A wrong update is not seen while the learning rate is so low that losses do not show it.
