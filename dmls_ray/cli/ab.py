@@ -101,7 +101,7 @@ def _asked(call: Call) -> tuple[Preset, What, list[str]]:
     is_command = how == "command" and program != ""
     has_revision = "--revision" in (call.words[:end] if is_command else call.words)
     revisions = call.take(len([*itertools.takewhile(lambda word: not word.startswith("-"), call.words[:end])]))
-    if len(set(revisions)) != 2 or has_revision:
+    if len(revisions) != 2 or len(set(revisions)) != 2 or has_revision:
         raise ConfigError(f"name two revisions that differ, and no more: {_EXAMPLE}.")
     flags = call.words[: end - len(revisions)]
     if not is_command and (how != "sweep" or not (program == "-m" or is_program(program))):

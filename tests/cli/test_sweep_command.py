@@ -217,6 +217,7 @@ def test_any_name_of_a_flag_and_a_subcommand_make_a_plan(folder: Path, typed: Co
     [
         ("main -- sweep train.py", "dmls-ray ab main: name two revisions"),
         ("main main -- sweep train.py", "dmls-ray ab main main: name two revisions"),
+        ("main next main -- sweep train.py", "dmls-ray ab main next main: name two revisions"),
         ("main next -- sweep train.py --revision v1", "dmls-ray ab main next: name two revisions"),
         ("main next sweep train.py", "dmls-ray ab main next sweep train.py: name two revisions"),
         ("main next -- train.py", "dmls-ray ab main next: say after -- which script is run"),
