@@ -38,11 +38,6 @@ def local_folder(place: str | None, flag: str) -> Path | None:
     return Path(place)
 
 
-def draw_figures(results: Results, folder: Path) -> list[Path]:
-    """Draw the figures that have something to show; returns their files."""
-    return save(charts(summarize(results).table), folder)
-
-
 def _shown_path(results: Results, path: Path) -> str:
     """The path of a file as it is printed: of a file in the results folder, its URI if the results lie at a URI."""
     if path.is_relative_to(results.folder):
@@ -84,7 +79,7 @@ def figures(given: argparse.Namespace, console: Console) -> None:
     default = results.folder / "figures"
     if not given.out and default.is_symlink():
         raise StoreError(f"{default} is a link, which may lead anywhere; remove it, or name a folder with --out.")
-    drawn = draw_figures(results, local_folder(given.out, "--out") or default)
+    drawn = save(charts(summarize(results).table), local_folder(given.out, "--out") or default)
     _upload(results)
     for path in drawn:
         say(console, _shown_path(results, path))
