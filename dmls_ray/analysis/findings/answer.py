@@ -16,10 +16,8 @@ from dmls_ray.analysis.findings.sweep_trials import SweepTrials
 from dmls_ray.analysis.trials.above_linear import describe_above_linear
 from dmls_ray.analysis.trials.axis import BATCHES, RANKS, Axis, Pair, count_values
 from dmls_ray.analysis.trials.common_metrics import memory_metric
-from dmls_ray.analysis.trials.held_clocks import describe_held_clocks
-from dmls_ray.analysis.trials.other_work import describe_other_work
+from dmls_ray.analysis.trials.disturbances import describe_held_clocks, describe_other_work, describe_throttling
 from dmls_ray.analysis.trials.steps import StepChange, samples_of_step, step_change
-from dmls_ray.analysis.trials.throttling import describe_throttling
 from dmls_ray.analysis.trials.trial import Trial, describe_configuration
 from dmls_ray.config.options import Until
 from dmls_ray.records.returned import is_number
