@@ -45,7 +45,7 @@ def _add_root(parser: Parser) -> None:
 
 def ls_arguments(parser: Parser) -> None:
     _add_root(parser)
-    add_format(parser, "json")
+    add_format(parser)
 
 
 def ls(given: argparse.Namespace, console: Console) -> None:
