@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import itertools
-import math
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import fmean
+from statistics import geometric_mean
 
 from dmls_ray.analysis.stats.intervals import (
     Estimate,
@@ -80,7 +79,7 @@ def _of_places(trials: Sequence[Trial], by_block: Callable[[Trial], Mapping[int,
     complete = [values for places, values in found if places == most]
     of_places: dict[Place, list[float]] = defaultdict(list)
     for block, place in most.items():
-        of_places[place].append(math.exp(fmean(math.log(values[block]) for values in complete)))
+        of_places[place].append(geometric_mean([values[block] for values in complete]))
     return of_places
 
 
