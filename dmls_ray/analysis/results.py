@@ -74,6 +74,15 @@ class Results:
         return self.mirror.uri
 
     @property
+    def sessions(self) -> list[dict[str, Any]]:
+        """What each call on the folder asked, the last one at the end.
+
+        Raises:
+            StoreError: sweep.json cannot be read.
+        """
+        return read_sweep(self.folder).get("sessions", [])
+
+    @property
     def days(self) -> str:
         """The first and the last day on which a run began: `2026-01-02 to 2026-01-05`; a single day once."""
         days = {record.started_at[:10] for record in self.records} - {""}
@@ -93,7 +102,7 @@ class Results:
         Raises:
             StoreError: sweep.json cannot be read.
         """
-        for session in reversed(read_sweep(self.folder).get("sessions", [])):
+        for session in reversed(self.sessions):
             if session.get("until"):
                 return msgspec.convert(session["until"], Until)
         return None
@@ -106,7 +115,7 @@ class Results:
         Raises:
             StoreError: sweep.json cannot be read.
         """
-        last = [{}, *read_sweep(self.folder).get("sessions", [])][-1]
+        last = [{}, *self.sessions][-1]
         if last.get("mode") == "search" or last.get("metric") is None:
             return None
         return last["metric"], bool(last.get("minimizes"))

@@ -23,7 +23,6 @@ from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.table.build import make_table
 from dmls_ray.analysis.table.model import Note, Table
 from dmls_ray.analysis.trials.trial import Trial
-from dmls_ray.storage.folder import read_sweep
 
 COMPARED, WHERE, TRAINING, COUNT = "compared", "where", "training", "n"
 """Heads of the columns besides those of effects."""
@@ -235,4 +234,4 @@ def summarize(results: Results) -> SweepSummary:
     Raises:
         StoreError: sweep.json cannot be read.
     """
-    return SweepSummary(results, SweepQuestion.of(read_sweep(results.folder).get("sessions", [])))
+    return SweepSummary(results, SweepQuestion.of(results.sessions))

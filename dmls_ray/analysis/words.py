@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from dmls_ray.analysis.findings.answer import MOST_ROWS, Answer, Missing
 from dmls_ray.analysis.findings.effects import Comparison, Effect
@@ -12,7 +12,7 @@ from dmls_ray.analysis.stats.formatting import GENERIC, POINTS, format_interval,
 from dmls_ray.analysis.stats.intervals import Interval
 from dmls_ray.analysis.stats.looks import FIRST_LOOK
 from dmls_ray.analysis.trials.axis import Pair
-from dmls_ray.analysis.trials.trial import describe_configuration
+from dmls_ray.analysis.trials.trial import Trial, describe_configuration
 from dmls_ray.analysis.words_on_pairs import base_text, field_noun, pair_text
 from dmls_ray.config.value_texts import duration
 
@@ -124,8 +124,9 @@ def overfitting_text(answer: Answer) -> str:
             text = f"{describe_configuration(item.trial.factors)} {text}"
         if not item.is_beyond_chance:
             text += f" in {count_noun(len(item.trial.counted), 'run')}"
-        if item.train_accuracy is not None and item.test_accuracy is not None:
-            text += f" (accuracy {item.train_accuracy:.3f} in training, {item.test_accuracy:.3f} in the test)"
+        in_training, in_test = item.trial.value_of("train_accuracy"), item.trial.value_of("test_accuracy")
+        if in_training is not None and in_test is not None:
+            text += f" (accuracy {in_training:.3f} in training, {in_test:.3f} in the test)"
         texts.append(text)
     if texts:
         return f"Overfitting (test loss rises while train loss falls): {join_names(texts, _SHOWN)}."
@@ -297,6 +298,11 @@ def describe_unfinished(left: int, asked: int) -> str:
     """How many of the runs that were asked for have not ended, and what runs them."""
     again = "the same command without --fresh runs them"
     return f"Unfinished: {left:,} of the {asked:,} requested runs; {again}."
+
+
+def names_of(trials: Iterable[Trial], is_so: Callable[[Trial], object]) -> str:
+    """The names of those trials of which something is so; empty without one."""
+    return join_names([describe_configuration(trial.factors) for trial in trials if is_so(trial)])
 
 
 def join_names(names: Sequence[str], most: int = 4, separator: str = "; ") -> str:

@@ -6,10 +6,8 @@ from collections.abc import Sequence
 
 from dmls_ray.analysis.stats.formatting import ratio_text
 from dmls_ray.analysis.stats.intervals import is_below
-from dmls_ray.analysis.trials.held_clocks import describe_held_clocks
+from dmls_ray.analysis.trials.disturbances import describe_held_clocks, describe_other_work, describe_throttling
 from dmls_ray.analysis.trials.machine_speeds import effects_of_kinds, machine_speeds
-from dmls_ray.analysis.trials.other_work import describe_other_work
-from dmls_ray.analysis.trials.throttling import describe_throttling
 from dmls_ray.analysis.trials.trial import Trial, describe_configuration
 from dmls_ray.analysis.words import join_names
 

@@ -76,10 +76,6 @@ About = Callable[[str, str], str]
 """Says a line on an unknown flag, with a question on what may have been meant; empty for the usual line."""
 
 
-def _says_nothing(unknown: str, meant: str) -> str:
-    return ""
-
-
 class Parser(argparse.ArgumentParser):
     def __init__(self, *args: Any, **options: Any) -> None:
         options = {"allow_abbrev": False, "formatter_class": argparse.RawDescriptionHelpFormatter, **options}
@@ -91,7 +87,7 @@ class Parser(argparse.ArgumentParser):
         """Print one line and exit with code 2."""
         self.exit(EXIT_BAD_INPUT, f"{self.prog}: {escape_control_chars(' '.join(message.split()))}\n")
 
-    def refuse(self, unknown: str, about: About = _says_nothing) -> NoReturn:
+    def refuse(self, unknown: str, about: About) -> NoReturn:
         """Print one line about an unknown flag or argument, with what may have been meant, and exit with code 2.
 
         Args:
@@ -123,7 +119,7 @@ def add_folder(parser: Parser, *, stale: bool = False, price: bool = False) -> N
         parser.add_argument("--price", nargs="+", default=[], metavar="NAME=PRICE", help=_PRICE)
 
 
-def parse(parser: Parser, arguments: list[str], about: About = _says_nothing) -> argparse.Namespace:
+def parse(parser: Parser, arguments: list[str], about: About = lambda unknown, meant: "") -> argparse.Namespace:
     """Parse a command line; an unknown flag or argument ends the program with one line.
 
     The line is that of the command, if the parser has commands and sets `parser` to the one that was chosen; `about` is

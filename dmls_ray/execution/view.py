@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.text import Text
 
 from dmls_ray.analysis.metrics import label_of
-from dmls_ray.analysis.trials.other_work import other_cores
+from dmls_ray.analysis.trials.disturbances import other_cores
 from dmls_ray.config.grid import Run
 from dmls_ray.config.value_texts import duration
 from dmls_ray.records.model import RunRecord

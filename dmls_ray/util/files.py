@@ -105,6 +105,13 @@ def open_regular(path: str | os.PathLike[str]) -> BinaryIO:
     return os.fdopen(handle, "rb", 2**20)
 
 
+def read_end(path: str | os.PathLike[str], most: int) -> str:
+    """The end of a text file, of so many bytes at most; errors are those of `open_regular`."""
+    with open_regular(path) as file:
+        file.seek(max(0, os.fstat(file.fileno()).st_size - most))
+        return file.read(most).decode(errors="replace")
+
+
 def try_lock(file: IO[Any]) -> bool:
     """Lock a file alone until it is closed, if no other process holds a lock on it; returns whether it is locked."""
     try:

@@ -222,16 +222,9 @@ class Cost(Objective):
     def choose_metric(self, table: Table) -> str:
         if self.target is not None:
             return TIME_TO_TARGET
-        if table.questions.duration_set_by:
+        if reason := _duration_set_by(table):
             raise ConfigError(
-                f"--for cost needs runs that end when their work is done, but {table.questions.duration_set_by}; "
-                "give --for throughput."
-            )
-        if were_ended_apart([record for row in table.rows for record in row.timed]):
-            raise ConfigError(
-                "--for cost needs runs that end when their work is done, but these ended after different numbers of "
-                "steps; "
-                "give --for throughput."
+                f"--for cost needs runs that end when their work is done, but {reason}; give --for throughput."
             )
         return "run_cost"
 
@@ -258,7 +251,13 @@ def costs_of(table: Table) -> list[str]:
     The duration of runs that go on for a given time, or were ended after different steps, is no cost.
     """
     names = [memory_metric(table.rows)]
-    is_given = bool(table.questions.duration_set_by)
-    if not is_given and not were_ended_apart([record for row in table.rows for record in row.timed]):
+    if not _duration_set_by(table):
         names.insert(0, "total_s")
     return [name for name in names if name]
+
+
+def _duration_set_by(table: Table) -> str:
+    """What sets the duration of runs, where it is not their work; empty where it is."""
+    if were_ended_apart([record for row in table.rows for record in row.timed]):
+        return table.questions.duration_set_by or "these ended after different numbers of steps"
+    return table.questions.duration_set_by

@@ -26,7 +26,6 @@ from dmls_ray.analysis.table.build import make_table
 from dmls_ray.analysis.table.model import Table
 from dmls_ray.analysis.trials.axis import Pair
 from dmls_ray.analysis.trials.trial import TIME_TO_TARGET, Comparisons, Trial
-from dmls_ray.storage.folder import read_sweep
 from dmls_ray.util.errors import ConfigError
 
 
@@ -45,7 +44,7 @@ def advise(results: Results, name: str, **options: Any) -> Advice:
         raise ConfigError(f"{results.where} has no run; run its sweep first, or give another folder.")
     if name not in OBJECTIVES:
         raise ConfigError(f"--for {name} is unknown; choose from {', '.join(OBJECTIVES)}.")
-    question = SweepQuestion.of(read_sweep(results.folder).get("sessions", []))
+    question = SweepQuestion.of(results.sessions)
     table = make_table(results, best_by=question.best_by)
     objective = OBJECTIVES[name](table=table, **options)
     ranked = rank(objective)

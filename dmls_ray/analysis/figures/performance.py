@@ -140,9 +140,9 @@ def communication_chart(table: Table) -> Chart | None:
 
 
 def _exposed(row: Trial) -> Mapping[int, float]:
-    steps = parts_by_block(row)
-    shares = steps.exposed_comm_ms / steps.sum(axis=1)
-    return {block: shares[block] for block in _hidden(row) if block in shares}
+    runs = parts_by_block(row)
+    shared = _hidden(row).keys() & runs.keys()
+    return {block: runs[block]["exposed_comm_ms"] / sum(runs[block].values()) for block in sorted(shared)}
 
 
 def _hidden(row: Trial) -> Mapping[int, float]:

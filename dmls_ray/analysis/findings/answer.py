@@ -16,10 +16,8 @@ from dmls_ray.analysis.findings.sweep_trials import SweepTrials
 from dmls_ray.analysis.trials.above_linear import describe_above_linear
 from dmls_ray.analysis.trials.axis import BATCHES, RANKS, Axis, Pair, count_values
 from dmls_ray.analysis.trials.common_metrics import memory_metric
-from dmls_ray.analysis.trials.held_clocks import describe_held_clocks
-from dmls_ray.analysis.trials.other_work import describe_other_work
+from dmls_ray.analysis.trials.disturbances import describe_held_clocks, describe_other_work, describe_throttling
 from dmls_ray.analysis.trials.steps import StepChange, samples_of_step, step_change
-from dmls_ray.analysis.trials.throttling import describe_throttling
 from dmls_ray.analysis.trials.trial import Trial, describe_configuration
 from dmls_ray.config.options import Until
 from dmls_ray.records.returned import is_number
@@ -87,7 +85,8 @@ def answer_along(trials: SweepTrials, name: str) -> Answer:
     within = trials.questions.comparisons_within_trials(trials)
     axis = trials.axis_of(axis_that_varies(trials, name))
     missing = _missing(trials, name)
-    caveats = _caveats(trials, axis)
+    other_axes = [trials.axis_of(other) for other in _other_fields(trials, axis)]
+    caveats = _caveats(trials, [axis, *other_axes])
     candidates = within
     if axis.groups and not within:
         candidates = compare_each(axis.against_first(axis.groups[0]), measures, trials.until)
@@ -115,12 +114,11 @@ def answer_along(trials: SweepTrials, name: str) -> Answer:
         between = axis.steps(group)
         steps += compare_each(between[:1] + between[-1:], measures, trials.until)
     beside, others = [], []
-    for other in _other_fields(trials, axis):
-        axis_beside = trials.axis_of(other)
-        found = _on_average(trials, axis_beside, measures)
+    for other in other_axes:
+        found = _on_average(trials, other, measures)
         others += found
         if found:
-            beside.append(lead_of(found, losers, is_amount=axis_beside.is_ordered or other in RANKS)[1])
+            beside.append(lead_of(found, losers, is_amount=other.is_ordered or other.name in RANKS)[1])
     if shared := _mean_of_each(_ranks_that_share_a_batch(trials), measures, trials.until):
         others += shared
         beside.append(shared[-1])
@@ -176,8 +174,13 @@ def axis_that_varies(trials: SweepTrials, name: str) -> str:
     return next(iter([*alone, *others]), "")
 
 
-def _caveats(trials: SweepTrials, axis: Axis) -> dict[str, Mapping[str, Any]]:
-    """Which trials are not compared, or not as they would be on a quiet machine at full clocks."""
+def _caveats(trials: SweepTrials, axes: Sequence[Axis]) -> dict[str, Mapping[str, Any]]:
+    """Which trials are not compared, or not as they would be on a quiet machine at full clocks.
+
+    Args:
+        trials: the trials of the sweep.
+        axes: of all fields that vary.
+    """
     lost, apart = [], []
     for trial in trials.rows:
         name = describe_configuration(trial.factors)
@@ -185,7 +188,6 @@ def _caveats(trials: SweepTrials, axis: Axis) -> dict[str, Mapping[str, Any]]:
             lost.append(f"{name} ({trial.outcome})")
         elif trial.independent_ranks:
             apart.append(name)
-    axes = [axis, *(trials.axis_of(name) for name in _other_fields(trials, axis))]
     sessions = [pair for item in axes for pair in _pairs_of(item) if pair.ran_apart]
     caveats: dict[str, Sequence[str | Pair]] = {
         "not_measured": lost,

@@ -23,16 +23,6 @@ class Overfitting:
     is_beyond_chance: bool
     """Whether enough repeats show it; else every run of the trial has it."""
 
-    @property
-    def train_accuracy(self) -> float | None:
-        """The accuracy on training samples, by the trained model where it was tested on them."""
-        return self.trial.value_of("train_accuracy")
-
-    @property
-    def test_accuracy(self) -> float | None:
-        """The accuracy on test samples, at the end."""
-        return self.trial.value_of("test_accuracy")
-
 
 def overfitting_of(trials: Iterable[Trial]) -> list[Overfitting]:
     """The trials that overfit: beyond chance, or, with too few repeats for that, in every run."""

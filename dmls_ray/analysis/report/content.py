@@ -22,7 +22,7 @@ from dmls_ray.analysis.table.model import Table
 from dmls_ray.analysis.words import count_noun
 from dmls_ray.records.model import KEYS, RUN_FIELDS, RankRecord, RunRecord
 from dmls_ray.records.outcome import Outcome, outcome_counts
-from dmls_ray.util.files import is_inside, open_regular
+from dmls_ray.util.files import is_inside, read_end
 from dmls_ray.util.interpreter import gc_disabled
 
 EPOCH_ROWS = 120_000
@@ -170,9 +170,8 @@ def run_files(record: RunRecord, folder: Path) -> list[dict[str, Any]]:
 
 def _end(path: Path) -> str:
     """The end of a text file; empty where it cannot be read."""
-    with suppress(OSError), open_regular(path) as file:
-        file.seek(max(0, path.stat().st_size - TRACEBACK))
-        return file.read(TRACEBACK).decode(errors="replace")
+    with suppress(OSError):
+        return read_end(path, TRACEBACK)
     return ""
 
 

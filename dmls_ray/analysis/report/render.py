@@ -26,7 +26,6 @@ from dmls_ray.analysis.table.model import NoteKind, Table
 from dmls_ray.analysis.table.named_layouts import shown_columns
 from dmls_ray.config.sweep_file import SWEEP_FILE
 from dmls_ray.records.codec import encode_json
-from dmls_ray.storage.folder import read_sweep
 from dmls_ray.storage.runs_file import RUNS
 from dmls_ray.util.files import atomic_write_text, cache_root
 from dmls_ray.util.importing import missing_extra
@@ -55,7 +54,7 @@ def render_report(reading: SweepSummary, charts: Sequence[Chart]) -> str:
     results, table = reading.results, reading.table
     cells = table.cells(shown_columns(table).columns)
     shown = results.records[:MOST_RUNS]
-    sessions = read_sweep(results.folder).get("sessions", [])
+    sessions = results.sessions
     css = _theme_css() + (_HERE / "page.css").read_text(encoding="utf-8")
     script = "\n".join((_HERE / name).read_text(encoding="utf-8") for name in SCRIPTS)
     no_figures = missing_extra("vl_convert", "figures", "Its figures") if charts else ""

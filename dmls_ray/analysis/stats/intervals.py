@@ -158,11 +158,11 @@ def compare_apart(
     return Interval(shown(middle), shown(middle - half_width), shown(middle + half_width))
 
 
-def deviation_factors(n: int, level: float = _LEVEL) -> tuple[float, float]:
-    """Return the ends of the interval of a standard deviation of n normal values, as multiples of it."""
+def deviation_factors(n: int) -> tuple[float, float]:
+    """Return the ends of the 95% interval of a standard deviation of n normal values, as multiples of it."""
     from scipy.special import chdtri
 
-    tail = (1 - level) / 2
+    tail = (1 - _LEVEL) / 2
     return math.sqrt((n - 1) / chdtri(n - 1, tail)), math.sqrt((n - 1) / chdtri(n - 1, 1 - tail))
 
 

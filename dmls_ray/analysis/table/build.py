@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import fields
 from types import MappingProxyType
 from typing import Any
 
@@ -22,9 +21,9 @@ from dmls_ray.analysis.trials.above_linear import describe_above_linear
 from dmls_ray.analysis.trials.axis import BATCHES
 from dmls_ray.analysis.trials.steps import has_uneven_steps
 from dmls_ray.analysis.trials.trial import Trial, describe_configuration
-from dmls_ray.analysis.words import join_names, no_metric_text
+from dmls_ray.analysis.words import join_names, names_of, no_metric_text
 from dmls_ray.analysis.words_on_machines import disturbance_notes, lane_notes
-from dmls_ray.config.runtime import RuntimeConfig
+from dmls_ray.config.runtime import RUNTIME_FIELDS
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.provenance import differing_facts
@@ -100,12 +99,10 @@ def _notes_of(results: Results, table: Table, presentation: Presentation) -> Ite
     if len(machines) > 1:
         texts.append("Rows come from different machines. Times are compared only between runs on the same machine.")
     texts += [*_incomparable(results.records), *_differing_versions(table.rows)]
-    same = [describe_configuration(row.factors) for row in table.rows if row.same_results]
-    if same:
-        texts.append(_SAME_RUNS.format(join_names(same), presentation.seeds_by))
-    uneven = [describe_configuration(row.factors) for row in table.rows if has_uneven_steps(row)]
-    if uneven:
-        texts.append(_UNEVEN_STEPS.format(join_names(uneven)))
+    if same := names_of(table.rows, lambda row: row.same_results):
+        texts.append(_SAME_RUNS.format(same, presentation.seeds_by))
+    if uneven := names_of(table.rows, has_uneven_steps):
+        texts.append(_UNEVEN_STEPS.format(uneven))
     texts += lane_notes(table.rows)
     texts += disturbance_notes(table.rows)
     for text in texts:
@@ -116,12 +113,8 @@ def _notes_of(results: Results, table: Table, presentation: Presentation) -> Ite
         yield Note("method", no_metric_text(results.judged_by[0]))
     for reason, trials in by_fact(table.rows, "no_mfu").items():
         yield Note("method", f"{trials}: MFU is not known: {reason}.")
-    busy = []
-    for row in table.rows:
-        if any(record.metrics.get("product_spread", 0.0) > _NOISY for record in row.counted):
-            busy.append(describe_configuration(row.factors))
-    if busy:
-        yield Note("method", _NOISY_PRODUCT.format(join_names(busy)))
+    if busy := names_of(table.rows, _has_noisy_product):
+        yield Note("method", _NOISY_PRODUCT.format(busy))
     if any(row.speed_up for row in table.rows if row.world_size > 1):
         yield Note("baseline", _baseline_text(table))
     if above := describe_above_linear(table.rows):
@@ -135,6 +128,10 @@ _ABOVE_LINEAR = (
     "the speed-up is larger than the number of ranks, which more ranks alone do not explain. Possible causes: more "
     "threads per rank, a share of the data that fits into a cache, or other programs that slowed the single rank."
 )
+
+
+def _has_noisy_product(trial: Trial) -> bool:
+    return any(record.metrics.get("product_spread", 0.0) > _NOISY for record in trial.counted)
 
 
 def _baseline_text(table: Table) -> str:
@@ -237,8 +234,7 @@ def _held_fixed(table: Table, presentation: Presentation) -> str:
     configs = [row.records[0].config for row in table.rows]
     specs = presentation.workload.specs()
     # Without a list, a function's own fields: those that not every workload has.
-    shared = {item.name for item in fields(RuntimeConfig)}
-    named = presentation.always_named or [name for name in configs[0] if name not in shared]
+    named = presentation.always_named or [name for name in configs[0] if name not in RUNTIME_FIELDS]
     others = [name for name, value in configs[0].items() if name in specs and value != specs[name].default]
     varied = {*table.varied, *_NEVER_FIXED}
     if varied & BATCHES:

@@ -18,7 +18,7 @@ from dmls_ray.analysis.stats.formatting import INTEGER, SECONDS, ratio_text
 from dmls_ray.analysis.stats.intervals import MIN_REPEATS, Estimate, Interval
 from dmls_ray.analysis.stats.learning import TimeToTarget, steps_to_target, time_to_target
 from dmls_ray.analysis.trials.common_metrics import common_rate, durations_of
-from dmls_ray.analysis.trials.held_clocks import held_clocks
+from dmls_ray.analysis.trials.disturbances import held_clocks
 from dmls_ray.analysis.trials.run_lengths import were_ended_apart
 from dmls_ray.analysis.trials.steps import bounds_of
 from dmls_ray.analysis.trials.trial import Trial

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import itertools
-import math
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import fmean
+from statistics import geometric_mean
 
 from dmls_ray.analysis.stats.intervals import (
     Estimate,
@@ -74,13 +73,13 @@ def _of_places(trials: Sequence[Trial], by_block: Callable[[Trial], Mapping[int,
     found = []
     for trial in trials:
         values = {block: value for block, value in by_block(trial).items() if value > 0}
-        places = {block: place for block, place in _places(trial).items() if block in values}
+        places = {record.repeat: _place(record) for record in trial.timed if record.repeat in values}
         found.append((places, values))
     most, _ = max(found, key=lambda item: len(item[0]), default=({}, {}))
     complete = [values for places, values in found if places == most]
     of_places: dict[Place, list[float]] = defaultdict(list)
     for block, place in most.items():
-        of_places[place].append(math.exp(fmean(math.log(values[block]) for values in complete)))
+        of_places[place].append(geometric_mean([values[block] for values in complete]))
     return of_places
 
 
@@ -129,11 +128,6 @@ def effects_of_kinds(trials: Sequence[Trial]) -> KindEffects:
         if (is_above(ratio, 1) or is_below(ratio, 1)) and not are_same([*one, *other]):
             differing[name] = {kind: estimate(values, "ratio") for kind, values in found[name].items()}
     return KindEffects(compared, differing)
-
-
-def _places(trial: Trial) -> dict[int, Place]:
-    """Where a trial was measured, by block."""
-    return {record.repeat: _place(record) for record in trial.timed}
 
 
 def _place(record: RunRecord) -> Place:

@@ -5,15 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, geometric_mean, median
-from typing import TYPE_CHECKING
 
 from dmls_ray.analysis.stats.intervals import bonferroni_level, estimate, is_above, is_below
 from dmls_ray.analysis.trials.axis import groups_along_axis
 from dmls_ray.analysis.trials.trial import Trial
 from dmls_ray.records.metrics import COLLECTIVES
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 PARTS = {
     "data_wait_ms": "waiting for data",
@@ -54,7 +50,7 @@ def step_parts(trial: Trial) -> dict[str, float]:
     They add up to the step, whose mean is the geometric one, as in tables. Those that are not known, as forward and
     backward pass of a user-defined function that calls no `backward()`, are 0: their time is in the rest.
     """
-    return _mean_parts(_parts_of_runs(trial).values())
+    return _mean_parts(parts_by_block(trial).values())
 
 
 def _mean_parts(runs: Collection[dict[str, float]]) -> dict[str, float]:
@@ -103,12 +99,15 @@ def _growing_shares(smaller: Trial, trial: Trial, larger: Trial) -> list[float]:
     """
     if smaller is larger:
         return []
-    here = parts_by_block(trial).sum(axis="columns")
-    longer = parts_by_block(larger).sum(axis="columns") - parts_by_block(smaller).sum(axis="columns")
+    here, shorter, longer = parts_by_block(trial), parts_by_block(smaller), parts_by_block(larger)
     bigger = larger.factors["batch_per_rank"] - smaller.factors["batch_per_rank"]
-    shares = (trial.factors["batch_per_rank"] / bigger * longer / here).dropna()
     shared = trial.common_blocks(smaller) & trial.common_blocks(larger)
-    return [*shares[shares.index.isin(shared)]]
+    shares = []
+    for block in shared & here.keys() & shorter.keys() & longer.keys():
+        further_ms = sum(longer[block].values()) - sum(shorter[block].values())
+        if step_ms := sum(here[block].values()):
+            shares.append(trial.factors["batch_per_rank"] / bigger * further_ms / step_ms)
+    return shares
 
 
 def bounds_of(trials: Sequence[Trial], varied: Collection[str], fixed_batch_field: str) -> dict[str, str]:
@@ -159,7 +158,7 @@ def step_change(trial: Trial, base: Trial) -> StepChange | None:
         trial: a trial.
         base: the one that it is compared with.
     """
-    runs, base_runs = _parts_of_runs(trial), _parts_of_runs(base)
+    runs, base_runs = parts_by_block(trial), parts_by_block(base)
     common = sorted(trial.common_blocks(base) & runs.keys() & base_runs.keys())
     after = _mean_parts([runs[block] for block in common])
     before = _mean_parts([base_runs[block] for block in common])
@@ -279,15 +278,7 @@ def has_uneven_steps(trial: Trial) -> bool:
     return False
 
 
-def parts_by_block(trial: Trial) -> pd.DataFrame:
-    """The parts of a step, of shape (blocks that have them, parts)."""
-    import pandas as pd
-
-    runs = _parts_of_runs(trial)
-    return pd.DataFrame(runs.values(), index=[*runs], columns=[*PARTS])
-
-
-def _parts_of_runs(trial: Trial) -> dict[int, dict[str, float]]:
+def parts_by_block(trial: Trial) -> dict[int, dict[str, float]]:
     """The parts of a step, by block, of the runs that have them."""
     runs = {}
     for record in trial.timed:

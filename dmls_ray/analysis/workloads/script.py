@@ -9,8 +9,8 @@ from dmls_ray.analysis.table.model import Note
 from dmls_ray.analysis.table.presentation import Presentation
 from dmls_ray.analysis.table.seen import fact_of
 from dmls_ray.analysis.trials.steps import samples_of_step
-from dmls_ray.analysis.trials.trial import Trial, describe_configuration
-from dmls_ray.analysis.words import count_noun, join_names
+from dmls_ray.analysis.trials.trial import Trial
+from dmls_ray.analysis.words import count_noun, join_names, names_of
 from dmls_ray.records.model import RunRecord
 
 
@@ -24,7 +24,7 @@ class ScriptPresentation(Presentation):
     def notes(self, rows: Sequence[Trial]) -> list[Note]:
         """Also which trials have one loss, and which files runs share."""
         notes = super().notes(rows)
-        if same := _named([row for row in rows if _has_one_loss(row)]):
+        if same := names_of(rows, _has_one_loss):
             reason = "losses are equal in all repeats, so the script seeds itself; --seed-flag names its flag, if any"
             notes.append(Note("repeats", f"{same}: {reason}."))
         threads = sorted({(row.world_size, text) for row in rows if (text := fact_of(row, "threads"))})
@@ -105,10 +105,6 @@ def _patterns_without_number(rows: Sequence[Trial]) -> list[str]:
     counted = [record for row in rows for record in row.counted]
     asked = dict.fromkeys(name for record in counted for name in record.config.get("metric_regex", {}))
     return [name for name in asked if not any(name in record.metrics for record in counted)]
-
-
-def _named(rows: Sequence[Trial]) -> str:
-    return join_names([describe_configuration(row.factors) for row in rows]) if rows else ""
 
 
 def _has_one_loss(trial: Trial) -> bool:

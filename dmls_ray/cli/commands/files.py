@@ -24,8 +24,8 @@ from dmls_ray.util.importing import missing_extra
 from dmls_ray.util.uri import below, check_location, is_uri
 
 
-def local_folder(place: str | None, flag: str) -> Path | None:
-    """A folder that files are drawn or written into.
+def local_folder(place: str | None) -> Path | None:
+    """The folder of `--out` that files are drawn or written into.
 
     Raises:
         ConfigError: it is a URI.
@@ -33,14 +33,9 @@ def local_folder(place: str | None, flag: str) -> Path | None:
     if not place:
         return None
     if is_uri(place):
-        check_location(place, flag)
-        raise ConfigError(f"{flag} {place} is no folder here; give a path, and copy from there.")
+        check_location(place, "--out")
+        raise ConfigError(f"--out {place} is no folder here; give a path, and copy from there.")
     return Path(place)
-
-
-def draw_figures(results: Results, folder: Path) -> list[Path]:
-    """Draw the figures that have something to show; returns their files."""
-    return save(charts(summarize(results).table), folder)
 
 
 def _shown_path(results: Results, path: Path) -> str:
@@ -84,7 +79,7 @@ def figures(given: argparse.Namespace, console: Console) -> None:
     default = results.folder / "figures"
     if not given.out and default.is_symlink():
         raise StoreError(f"{default} is a link, which may lead anywhere; remove it, or name a folder with --out.")
-    drawn = draw_figures(results, local_folder(given.out, "--out") or default)
+    drawn = save(charts(summarize(results).table), local_folder(given.out) or default)
     _upload(results)
     for path in drawn:
         say(console, _shown_path(results, path))
@@ -114,7 +109,7 @@ def export_arguments(parser: Parser) -> None:
 def export(given: argparse.Namespace, console: Console) -> None:
     """Write runs, ranks and epochs of a sweep as files for other programs."""
     results = load(given.folder, stale=given.stale)
-    out = local_folder(given.out, "--out") or results.folder
+    out = local_folder(given.out) or results.folder
     out.mkdir(parents=True, exist_ok=True)
     for name in ("runs", "ranks", "epochs", "rank_epochs"):
         frame, path = getattr(results, name), out / f"{name}.{given.format}"

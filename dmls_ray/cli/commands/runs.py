@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import math
-import os
 import time
 from collections import Counter
 from itertools import chain
@@ -20,11 +19,10 @@ from dmls_ray.cli.console import Console, Parser, print_json, print_table, say
 from dmls_ray.config.value_texts import duration
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import outcome_counts
-from dmls_ray.storage.folder import read_sweep
 from dmls_ray.storage.location import find_sweeps
 from dmls_ray.storage.progress import folders_with_progress, read_progress
 from dmls_ray.util.errors import ConfigError, InputError, StoreError
-from dmls_ray.util.files import is_inside, open_regular
+from dmls_ray.util.files import is_inside, read_end
 from dmls_ray.util.text import utf8_safe
 from dmls_ray.util.uri import is_uri
 
@@ -47,7 +45,7 @@ def _add_root(parser: Parser) -> None:
 
 def ls_arguments(parser: Parser) -> None:
     _add_root(parser)
-    add_format(parser, "json")
+    add_format(parser)
 
 
 def ls(given: argparse.Namespace, console: Console) -> None:
@@ -83,7 +81,7 @@ def _describe_sweep(folder: str | Path) -> dict[str, str]:
     row = {"folder": utf8_safe(str(folder))}
     try:
         results = load(folder)
-        sessions = read_sweep(results.folder).get("sessions", [])
+        sessions = results.sessions
     except InputError as error:
         return row | {"outcome": utf8_safe(str(error))}
     records = results.records
@@ -156,14 +154,7 @@ def show(given: argparse.Namespace, console: Console) -> None:
         say(console, f"\nFiles: {files}/ ({', '.join(names)})")
         for path in sorted(files.glob("rank*.log")):
             say(console, f"\n{path.name}", style="bold")
-            say(console, _end_of(path))
-
-
-def _end_of(log: Path) -> str:
-    """The last lines of what a rank printed."""
-    with open_regular(log) as file:
-        file.seek(max(0, os.fstat(file.fileno()).st_size - _SHOWN_BYTES))
-        return file.read().decode(errors="replace")
+            say(console, read_end(path, _SHOWN_BYTES))
 
 
 def _text(value: Any) -> str:

@@ -40,8 +40,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-def add_format(parser: Parser, *others: str) -> None:
-    formats = ("text", "markdown", "csv", "latex", *others)
+def add_format(parser: Parser) -> None:
+    formats = ("text", "markdown", "csv", "latex", "json")
     parser.add_argument("--format", choices=formats, default="text", help="Output format (default: text)")
 
 
@@ -83,7 +83,7 @@ def table_arguments(parser: Parser) -> None:
     parser.add_argument(
         "--columns", nargs="+", default=[], metavar="NAME", help="Columns to show next to the factors, or all"
     )
-    add_format(parser, "json")
+    add_format(parser)
 
 
 def table(given: argparse.Namespace, console: Console) -> None:
@@ -138,7 +138,7 @@ def compare_arguments(parser: Parser) -> None:
         help="Exit with code 3 if B is slower by more than this share (5%%), with 4 if that is neither shown nor "
         "ruled out",
     )
-    add_format(parser, "json")
+    add_format(parser)
 
 
 def compare(given: argparse.Namespace, console: Console) -> int:
@@ -196,7 +196,7 @@ def advise_arguments(parser: Parser) -> None:
         default="auto",
         help="Whether more (max) or less (min) of the metric is better",
     )
-    add_format(parser, "json")
+    add_format(parser)
 
 
 def advise(given: argparse.Namespace, console: Console) -> None:
