@@ -284,7 +284,7 @@ def test_advise_names_the_configuration_for_an_aim(folder: Path, run: DmlsRay) -
         ("show nothing SWEEP", "no run of 1 sweeps"),
         ("compare SWEEP SWEEP --fail-if-slower=five", "dmls-ray compare: --fail-if-slower "),
         ("compare SWEEP SWEEP --fail-if-slower=100%", "dmls-ray compare: --fail-if-slower "),
-        ("table SWEEP --price h100=2", "this is no machine without a price; there are Some CPU."),
+        ("table SWEEP --price h100=2", "names no machine of these runs; they ran on Some CPU."),
         ("advise SWEEP --goal min", "--goal has no effect with --for throughput; leave it out."),
         ("copy SWEEP s3:/x/y", "is a URI that lacks a slash"),
         ("export SWEEP --out FILE", "file cannot be used ("),
