@@ -66,11 +66,6 @@ class Given:
         """As of all inputs together."""
         return sum(input_.tokens for input_ in self.inputs)
 
-    @property
-    def elements(self) -> int:
-        """As of all inputs together."""
-        return sum(input_.elements for input_ in self.inputs)
-
 
 def input_of(content: Content, *, is_list: bool) -> Input:
     """The input that consists of these tensors and lists."""
