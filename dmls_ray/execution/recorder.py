@@ -144,11 +144,10 @@ def leave_out_times(record: RunRecord) -> None:
     measured: list[RunRecord | RankRecord | EpochRecord] = [record, *record.ranks, *record.epochs]
     for rank in record.ranks:
         measured += rank.epochs
-    for part in measured:
-        part.metrics = {name: value for name, value in part.metrics.items() if not is_time(name)}
-    for rank in record.ranks:
         rank.step_ms_quantiles = []
         rank.utilization = {}
+    for part in measured:
+        part.metrics = {name: value for name, value in part.metrics.items() if not is_time(name)}
 
 
 def describe_session(plan: Plan, options: Options, space: SearchSpace | None = None) -> dict[str, Any]:
