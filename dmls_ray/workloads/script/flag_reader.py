@@ -124,8 +124,7 @@ class Reading:
         if os.getpid() != self._process:
             os._exit(0)
         main = sys._current_frames()[threading.main_thread().ident or 0]
-        frames = [(frame.f_code.co_filename, line) for frame, line in traceback.walk_stack(main)]
-        place = place_of(frames[::-1])
+        place = place_of(traceback.extract_stack(main))
         self.end(f"it {reason} ({place})" if place else f"it {reason}")
 
     def end(self, reason: str) -> NoReturn:
