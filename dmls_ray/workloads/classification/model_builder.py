@@ -96,7 +96,7 @@ def check_fits(name: str, shape: Shape, classes: int) -> None:
         except NotImplementedError:
             return  # RegNet reads numbers while it is built, and there are none
         except (RuntimeError, ValueError, AssertionError) as error:
-            size = "x".join(str(side) for side in shape)
+            size = "x".join(map(str, shape))
             reason = f"model={name} does not take images of {size} ({first_line(error)})"
             raise ConfigError(f"{reason}; set image_size, or use another model.") from error
 

@@ -136,7 +136,7 @@ class ClassificationTask(TrainingTask):
             # Its tests are of int8, and the weights are of fp32.
             metrics = {} if self._fp32_accuracy is None else {"test_accuracy": self._fp32_accuracy}
         shape, classes = self.loader.shape, self.loader.class_names
-        sides = " x ".join(str(side) for side in shape)
+        sides = " x ".join(map(str, shape))
         return {
             "config": self.config.canonical(),
             "shape": list(shape),
