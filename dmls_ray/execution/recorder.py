@@ -67,7 +67,7 @@ class Recorder:
         record.attempts = event.attempts
         record.lane = event.lane or FIRST_LANE
         record.beside = self.beside
-        record.earlier_attempts = [asdict(attempt) for attempt in event.earlier]
+        record.earlier_attempts = list(map(asdict, event.earlier))
         # A skipped run was not begun.
         begun = self._begun.pop(run.run_id, record)
         record.started_at = begun.started_at
