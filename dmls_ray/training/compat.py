@@ -101,15 +101,18 @@ def batch_sizes_noted() -> AbstractContextManager[object]:
 
     Without it: `next_batch_size` is 0, and the samples of a step are those that the model is given.
     """
+    next_index = _BaseDataLoaderIter._next_index
 
-    def noted(index: Any, iterator: Any) -> None:
+    def noted(iterator: Any) -> Any:
+        index = next_index(iterator)
         noted_before = iterator.__dict__.get(_SIZES)
         # An iterator that is used again, with workers that stay, has a new one of its sampler.
         if noted_before is None or noted_before[0] is not iterator._sampler_iter:
             noted_before = iterator.__dict__[_SIZES] = iterator._sampler_iter, deque()
         noted_before[1].append(len(index) if iterator._auto_collation else 0)
+        return index
 
-    return _after(_BaseDataLoaderIter, "_next_index", noted)
+    return patch.object(_BaseDataLoaderIter, "_next_index", noted)
 
 
 def next_batch_size(iterator: Any) -> int:
@@ -237,7 +240,14 @@ def after_each_scaled_loss(scaled: Callable[[Any, Any], object]) -> AbstractCont
 
     Without it: losses of a script in mixed precision are those that its scaler has made of them.
     """
-    return _after(torch.amp.GradScaler, "scale", lambda result, scaler, loss: scaled(loss, result))
+    scale = torch.amp.GradScaler.scale
+
+    def surrounded(scaler: torch.amp.GradScaler, loss: Any) -> Any:
+        result = scale(scaler, loss)
+        scaled(loss, result)
+        return result
+
+    return patch.object(torch.amp.GradScaler, "scale", surrounded)
 
 
 def after_each(made: type, called: Callable[[Any], object]) -> AbstractContextManager[object]:
@@ -245,19 +255,13 @@ def after_each(made: type, called: Callable[[Any], object]) -> AbstractContextMa
 
     Without it: communication of a user-defined function is not known.
     """
-    return _after(made, "__init__", lambda _, item, *args, **kwargs: called(item))
+    initialize = made.__init__  # type: ignore[misc]
 
+    def surrounded(item: Any, *args: Any, **kwargs: Any) -> None:
+        initialize(item, *args, **kwargs)
+        called(item)
 
-def _after(owner: Any, name: str, called: Callable[..., object]) -> AbstractContextManager[object]:
-    """Call a function after each call of a function of PyTorch, with what that returned and with its arguments."""
-    function = getattr(owner, name)
-
-    def followed(*args: Any, **kwargs: Any) -> Any:
-        result = function(*args, **kwargs)
-        called(result, *args, **kwargs)
-        return result
-
-    return patch.object(owner, name, followed)
+    return patch.object(made, "__init__", surrounded)
 
 
 def found_inf(scaler: torch.amp.GradScaler, optimizer: torch.optim.Optimizer) -> torch.Tensor:
