@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 import sys
-import traceback
 import warnings
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -227,5 +226,9 @@ def around_optimizer_steps(before: Callable[[], object], after: Callable[[Optimi
 
 def _is_in_step(optimizer: Optimizer | None) -> bool:
     """Whether a step of an optimizer is under way: one that raised has told nobody."""
-    frames = traceback.walk_stack(sys._getframe(1))
-    return optimizer is not None and any(frame.f_locals.get("self") is optimizer for frame, _ in frames)
+    frame = sys._getframe(1) if optimizer is not None else None
+    while frame is not None:
+        if frame.f_locals.get("self") is optimizer:
+            return True
+        frame = frame.f_back
+    return False
