@@ -188,7 +188,9 @@ def effect_of_sharing(
     beside = known_effect(job, group.lanes)
     if beside is None:
         view.note(f"Checking whether {group.lanes} lanes on one machine slow each other down ...")
-        check = _checked(group, job, functools.partial(_speed, replace(recorder), run), look)
+        # A copy, since no run of the check is one of the sweep.
+        of_check = replace(recorder)
+        check = _checked(group, job, lambda event: speed_of(of_check.finished(run, event)), look)
         if check.failure:
             view.note(f"A run of the check ended with {check.failure}.")
         else:
@@ -201,11 +203,6 @@ def effect_of_sharing(
         return text
     view.note(f"Runs go one at a time: {text}. --accept-slower uses {group.lanes} lanes, and tables say so.")
     return ""
-
-
-def _speed(recorder: Recorder, run: Run, event: RunFinished) -> float | None:
-    """How fast a run of the check was. The recorder is a copy: no run of the check is one of the sweep."""
-    return speed_of(recorder.finished(run, event))
 
 
 def _checked(

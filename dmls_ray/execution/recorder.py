@@ -67,7 +67,7 @@ class Recorder:
         record.attempts = event.attempts
         record.lane = event.lane or FIRST_LANE
         record.beside = self.beside
-        record.earlier_attempts = [asdict(attempt) for attempt in event.earlier]
+        record.earlier_attempts = list(map(asdict, event.earlier))
         # A skipped run was not begun.
         begun = self._begun.pop(run.run_id, record)
         record.started_at = begun.started_at
@@ -144,11 +144,10 @@ def leave_out_times(record: RunRecord) -> None:
     measured: list[RunRecord | RankRecord | EpochRecord] = [record, *record.ranks, *record.epochs]
     for rank in record.ranks:
         measured += rank.epochs
-    for part in measured:
-        part.metrics = {name: value for name, value in part.metrics.items() if not is_time(name)}
-    for rank in record.ranks:
         rank.step_ms_quantiles = []
         rank.utilization = {}
+    for part in measured:
+        part.metrics = {name: value for name, value in part.metrics.items() if not is_time(name)}
 
 
 def describe_session(plan: Plan, options: Options, space: SearchSpace | None = None) -> dict[str, Any]:

@@ -45,13 +45,6 @@ class Rendezvous:
     store: Store | None
     """Key-value store that all ranks of the run reach; None at world size 1."""
 
-    @property
-    def address(self) -> tuple[str, int] | None:
-        """Host and port of the store; None if it is no server."""
-        from torch.distributed import TCPStore
-
-        return (self.store.host, self.store.port) if isinstance(self.store, TCPStore) else None
-
 
 class Launcher:
     """Starts a command for each run. A subclass overrides `command` and `rendezvous`, or `run`."""
@@ -134,15 +127,17 @@ def infeasible_reason(config: RuntimeConfig) -> str:
 def rank_here(job: LaunchedJob, meeting: Rendezvous) -> RankInfo:
     """A rank of a run on this machine, on the GPU of its own number where it trains on GPUs."""
     import torch
+    from torch.distributed import TCPStore
 
     gpus = torch.cuda.device_count()
+    store = meeting.store
     return rank_of_run(
         meeting.rank,
         job.config,
         device=job.config.device_for(gpus),
         gpu=f"cuda:{meeting.rank}",
         backend=job.config.backend_for(gpus),
-        store_address=meeting.address,
+        store_address=(store.host, store.port) if isinstance(store, TCPStore) else None,
         machine=socket.gethostname(),
         identity=job.identity,
         artifacts=job.artifacts,

@@ -198,17 +198,17 @@ def independence_of(ranks: Sequence[RankRecord]) -> str:
         if _are_finite(values):
             distances.append(max(abs(value - values[0]) for value in values[1:]))
     in_training = max(distances, default=None)
-    if distance > _EQUAL and have_same_samples(ranks) and not _few_collectives(ranks):
-        return ""  # each rank has a part of the model, and they exchange what they compute of the same samples
+    few_collectives = _few_collectives(ranks)
     if distance > _EQUAL:
         # One rank may use other parameters after its training, as a moving average.
-        were_equal = in_training is not None and in_training <= _APART and not _few_collectives(ranks)
-        if were_equal:
+        were_equal = in_training is not None and in_training <= _APART
+        # Of the same samples, each rank has a part of the model, and they exchange what they compute.
+        if not few_collectives and (were_equal or have_same_samples(ranks)):
             return ""
         return f"the ranks ended with different parameters, {distance:.2g} of their norm apart"
     if in_training is not None and in_training > _APART and distance <= _BROUGHT_TOGETHER * in_training:
         return ""
-    return _few_collectives(ranks)
+    return few_collectives
 
 
 def _few_collectives(ranks: Sequence[RankRecord]) -> str:

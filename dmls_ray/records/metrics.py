@@ -117,6 +117,9 @@ _time = partial(Metric, kind="amount", direction="min", format="seconds", is_tim
 _rank_time = partial(_time, scope="rank", across_ranks="max")
 """Seconds or milliseconds of the rank that takes most."""
 
+_speed = partial(Metric, kind="rate", direction="max", is_time=True, family="speed", interval=True)
+"""How fast a training is."""
+
 _epoch_time = partial(_time, scope="epoch", across_ranks="max", across_epochs="sum")
 """Seconds of an epoch on the rank that takes most; of a run, of all its epochs."""
 
@@ -181,15 +184,13 @@ def _cost(unit: str, rates: str) -> Metric:
 _LOSSES, _ACCURACIES = zip(*(_learned(part) for part in ("train", "test", "validation")), strict=True)
 
 TRAINING_METRICS: tuple[Metric, ...] = (
-    Metric(
-        name="samples_per_s", label="samples/s", kind="rate", direction="max", scope="rank", across_ranks="sum",
-        format="rate", is_time=True, family="speed", interval=True,
+    _speed(
+        name="samples_per_s", label="samples/s", scope="rank", across_ranks="sum", format="rate",
         doc="Samples per second in the counted steps of a script or function, over all ranks; empty where the samples "
         "of a step are not known.",
     ),
-    Metric(
-        name="tokens_per_s", label="tokens/s", kind="rate", direction="max", scope="rank", across_ranks="sum",
-        format="rate", is_time=True, family="speed", interval=True,
+    _speed(
+        name="tokens_per_s", label="tokens/s", scope="rank", across_ranks="sum", format="rate",
         doc="Tokens per second in the counted steps: elements of two-dimensional integer tensors that a model is "
         "given.",
     ),
@@ -214,9 +215,8 @@ TRAINING_METRICS: tuple[Metric, ...] = (
         format="whole", shown="unless_one",
         doc="Number of optimizers that together make a step of a script or function.",
     ),
-    Metric(
-        name="images_per_s", label="images/s", kind="rate", direction="max", scope="epoch", across_epochs="none",
-        format="rate", is_time=True, returnable=True, family="speed", interval=True,
+    _speed(
+        name="images_per_s", label="images/s", scope="epoch", across_epochs="none", format="rate", returnable=True,
         doc="Samples of the counted steps of all ranks, divided by train_s.",
     ),
     _time(
@@ -244,21 +244,18 @@ TRAINING_METRICS: tuple[Metric, ...] = (
         "rest are tests of the model. The column has the smallest share of the runs, after the counted and all steps "
         "of the run that has it, of several the median one: 45/50, 93%.",
     ),
-    Metric(
-        name="mfu", label="MFU", kind="ratio", direction="max", scope="rank", across_ranks="mean",
-        is_time=True, family="speed", interval=True, spare=3,
+    _speed(
+        name="mfu", label="MFU", kind="ratio", scope="rank", across_ranks="mean", spare=3,
         doc="Model FLOPs utilization: model FLOPs of a step, without what is computed again (hfu: with it), against "
         "a measured matrix product. It is tflop_per_s divided by product_tflop_per_s, as a mean over ranks.",
     ),
-    Metric(
-        name="hfu", label="HFU", kind="ratio", direction="none", scope="rank", across_ranks="mean",
-        is_time=True, family="speed", interval=True, spare=1,
+    _speed(
+        name="hfu", label="HFU", kind="ratio", direction="none", scope="rank", across_ranks="mean", spare=1,
         doc="Hardware FLOPs utilization: as mfu, with what is computed again in the backward pass, as under "
         "checkpointing and in fused attention, and with the products of optimizers.",
     ),
-    Metric(
-        name="tflop_per_s", label="TFLOP/s", kind="rate", direction="max", scope="rank", across_ranks="mean",
-        is_time=True, family="speed", interval=True, spare=2,
+    _speed(
+        name="tflop_per_s", label="TFLOP/s", scope="rank", across_ranks="mean", spare=2,
         doc="Model FLOPs per second of a rank in its mean step, in units of 10^12, as a mean over ranks.",
     ),
     _time(

@@ -137,7 +137,7 @@ def differing_facts(described: Sequence[Mapping[str, str]]) -> list[str]:
         if len({*values}) > 1:
             for text, value in zip(texts, values, strict=True):
                 text.append(f"{name} {value}")
-    return [", ".join(text) for text in texts]
+    return list(map(", ".join, texts))
 
 
 def version_of(package: str) -> str:

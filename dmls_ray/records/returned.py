@@ -142,7 +142,7 @@ class Reported:
         if values is None:
             return {}
         named = values if isinstance(values, Mapping) else {"returned": values}
-        columns = distinct_names([str(name) for name in named], self._taken - {*filled, "picture"}, OF_A_METRIC)
+        columns = distinct_names(map(str, named), self._taken - {*filled, "picture"}, OF_A_METRIC)
         self.columns = columns
         kept = {}
         for name, value in named.items():

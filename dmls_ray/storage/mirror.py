@@ -57,15 +57,10 @@ class Mirror:
         names = [name for name, path in paths.items() if name not in (RUNS, SWEEP) and not path.name.startswith(".")]
         self.objects.put_all(names, lambda name: paths[name].read_bytes())
 
-    def keep(self) -> None:
-        """Keep the copy after the end of this process, unless `release` is called."""
-        self.is_kept = True
-        self._temporary.keep()
-
-    def release(self) -> None:
-        """Delete the copy with this object."""
-        self.is_kept = False
-        self._temporary.keep(False)
+    def keep(self, kept: bool = True) -> None:
+        """Keep the copy after the end of this process; or no longer, so that it is deleted with this object."""
+        self.is_kept = kept
+        self._temporary.keep(kept)
 
     def _write_runs(self, objects: Mapping[str, bytes]) -> None:
         """Write the local runs.jsonl of the objects in their order."""

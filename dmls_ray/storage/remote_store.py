@@ -137,5 +137,5 @@ class RemoteStore(Store):
         self._unsent = {}
         if self._retry_at:
             self._retry_at = 0.0
-            self.mirror.release()
+            self.mirror.keep(False)
             self._note(f"{self.where} answers again, and has all runs that have ended.")

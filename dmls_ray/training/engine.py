@@ -226,8 +226,8 @@ class RankTrainer(Generic[Task]):
             return False
         self.resumed_epoch, shared, local = checkpoint
         self.model.load_state_dict(shared["model"])
-        self.epochs = [_epoch_of(epoch) for epoch in shared["epochs"]]
-        self.local_epochs = [_epoch_of(epoch) for epoch in local["epochs"]]
+        self.epochs = list(map(_epoch_of, shared["epochs"]))
+        self.local_epochs = list(map(_epoch_of, local["epochs"]))
         for name, part in self._shared.items():
             part.restore(shared[name])
         for name, part in self._local.items():

@@ -56,12 +56,6 @@ class NoiseMeter:
         if self._accumulates and micro_batch is self._local:
             self._add_local(_squared_norm(parameters))
 
-    def add_bucket(self, gradients: Tensor) -> None:
-        """Measure local gradients that DDP is about to reduce, without accumulation."""
-        # Outside of a step, compilation warms up the model.
-        if self._local is not None and not self._accumulates:
-            self._add_local(gradients.double().square().sum())
-
     def add_averaged(self, parameters: Iterable[nn.Parameter]) -> None:
         """Measure the averaged gradients of the step, unscaled; ends the step."""
         if self._counted == self._samples_per_step:
@@ -98,7 +92,9 @@ class NoiseMeter:
         """A DDP communication hook that measures a bucket and passes it on."""
 
         def measured(state, bucket):  # type: ignore[no-untyped-def]  # DDP reads annotations and does not accept strings
-            self.add_bucket(bucket.buffer())
+            # With accumulation `end_pass` measures; and outside of a step, compilation warms up the model.
+            if self._local is not None and not self._accumulates:
+                self._add_local(bucket.buffer().double().square().sum())
             return inner(state, bucket)
 
         return measured

@@ -78,8 +78,14 @@ class MPIBackend(BackendInPython):
         operation, average = _operation(getattr(options, "reduceOp", dist.ReduceOp.SUM), tensors)
 
         def reduce_all() -> None:
+            from mpi4py import MPI
+
             for tensor in tensors:
-                self._reduce(tensor, operation, average)
+                buffer = tensor.detach().to(_REDUCED_AS.get(tensor.dtype, tensor.dtype)).contiguous()
+                self._comm.Allreduce(MPI.IN_PLACE, buffer.reshape(-1).numpy(), operation)
+                if average:
+                    buffer /= self._comm.size
+                _assign(tensor, buffer)
 
         return self._submit(tensors, reduce_all)
 
@@ -132,16 +138,6 @@ class MPIBackend(BackendInPython):
 
         self._thread.submit(run)
         return work_of(future)
-
-    def _reduce(self, tensor: Tensor, operation: Any, average: bool) -> None:
-        """Reduce over all ranks, in place."""
-        from mpi4py import MPI
-
-        buffer = tensor.detach().to(_REDUCED_AS.get(tensor.dtype, tensor.dtype)).contiguous()
-        self._comm.Allreduce(MPI.IN_PLACE, buffer.reshape(-1).numpy(), operation)
-        if average:
-            buffer /= self._comm.size
-        _assign(tensor, buffer)
 
 
 def _operation(asked: Any, tensors: Sequence[Tensor]) -> tuple[Any, bool]:

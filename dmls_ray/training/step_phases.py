@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Any, Literal, TypeVar, get_args
 
 import torch
@@ -36,7 +36,7 @@ class StepPhases:
         self._every = MEASURED_EVERY[device.type] if every is None else every
         self._seconds = dict.fromkeys(PHASES, 0.0)
         self._steps = self._measured = 0
-        self._marks: list[tuple[Phase | None, Any]] = []
+        self.marks: list[tuple[Phase | None, Any]] = []
         """Of the step under way: where each phase ended, and first where the step began."""
         self._unread: list[list[tuple[Phase | None, Any]]] = []
         """The marks of steps that the device may not have reached."""
@@ -48,35 +48,30 @@ class StepPhases:
         epochs."""
         self._is_counting = not self._steps % self._every
         if self._is_counting:
-            self._marks = [(None, self._mark())]
+            self.marks = [(None, self._mark())]
 
     def after(self, phase: Phase) -> None:
         """What the rank did since the last mark was this phase."""
         if self._is_counting:
-            self._marks.append((phase, self._mark()))
+            self.marks.append((phase, self._mark()))
 
     def state(self) -> int:
         """The phases of the step under way so far, for `restore`."""
-        return len(self._marks)
+        return len(self.marks)
 
     def restore(self, state: int) -> None:
         """What the rank did since `state` was called, in the same step, was no phase of it."""
         if self._is_counting:
-            self._marks[state:] = [(None, self._mark())]
-
-    @property
-    def marks(self) -> Sequence[tuple[Phase | None, Any]]:
-        """Of the step under way: where each phase ended, and first where the step began."""
-        return self._marks
+            self.marks[state:] = [(None, self._mark())]
 
     def end_step(self) -> None:
         """A step ends here, and the next one begins."""
         if self._is_counting:
             self._measured += 1
             if self._waits_for_device:
-                self._unread.append(self._marks)
+                self._unread.append(self.marks)
             else:
-                self._add(self._marks)
+                self._add(self.marks)
         self._steps += 1
         self.begin()
 

@@ -11,6 +11,7 @@ import ast
 import contextlib
 import hashlib
 import importlib
+import itertools
 import os
 import sys
 import time
@@ -207,8 +208,7 @@ def _imports(tree: ast.Module, package: str) -> Iterator[str]:
 
 
 def _with_parents(name: str) -> list[str]:
-    parts = name.split(".")
-    return [".".join(parts[: end + 1]) for end in range(len(parts))]
+    return list(itertools.accumulate(name.split("."), "{}.{}".format))
 
 
 def _code_digest(tree: ast.Module) -> str:

@@ -90,9 +90,8 @@ class Workload:
         for given in axes.values():
             values += given if isinstance(given, list | tuple) else [given]
         # An object that was sent along is a text with a class of its own.
-        return None if any(isinstance(value, str) and type(value) is not str for value in values) else self._named(axes)
-
-    def _named(self, axes: Mapping[str, Any]) -> Mapping[str, Any]:
+        if any(isinstance(value, str) and type(value) is not str for value in values):
+            return None
         return {"workload": self.name, "axes": axes}
 
     def split_off(self, names: Sequence[str]) -> tuple[Workload, Mapping[str, Any]]:

@@ -66,20 +66,16 @@ class Given:
         """As of all inputs together."""
         return sum(input_.tokens for input_ in self.inputs)
 
-    @property
-    def elements(self) -> int:
-        """As of all inputs together."""
-        return sum(input_.elements for input_ in self.inputs)
-
 
 def input_of(content: Content, *, is_list: bool) -> Input:
     """The input that consists of these tensors and lists."""
-    shapes = tuple([leaf.shape for leaf in content.leaves])
-    size = shapes[0][0] if shapes and shapes[0] else 0
+    input_ = Input(tuple([leaf.shape for leaf in content.leaves]), tuple(content.lengths), is_list)
+    size = input_.size
     tensors = [leaf for leaf in content.leaves if isinstance(leaf, Tensor)]
     tokens = [leaf.numel() for leaf in tensors if leaf.ndim == 2 and len(leaf) == size and not leaf.is_floating_point()]
-    elements = sum(leaf.numel() for leaf in tensors)
-    return Input(shapes, tuple(content.lengths), is_list, tokens[0] if tokens else 0, elements)
+    input_.tokens = sum(tokens[:1])
+    input_.elements = sum(leaf.numel() for leaf in tensors)
+    return input_
 
 
 def together(parts: list[Given]) -> Given | None:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Collection, Iterable
 from typing import Any
 
 from dmls_ray.records.returned import Reported
@@ -13,28 +12,19 @@ from dmls_ray.training.model_utilization import add_utilization
 from dmls_ray.training.observed.ledger import Ledger
 from dmls_ray.training.observed.losses import KEPT_STEPS
 from dmls_ray.training.observed.observer import ObservedSteps
-from dmls_ray.training.rank_meter import RankMeter
 
 
 class ObservedRun:
     """One rank of a run of user-defined code.
 
     Args:
-        meter: of the rank.
-        steps: those of the code.
+        steps: those of the code, which are counted in the meter of the rank.
         taken: names of columns that no number of the code takes, as those of the fields.
     """
 
-    def __init__(self, meter: RankMeter, steps: ObservedSteps, taken: Collection[str]) -> None:
-        self.meter = meter
+    def __init__(self, steps: ObservedSteps, taken: Collection[str]) -> None:
         self.steps = steps
         self.reported = Reported(taken)
-
-    @contextmanager
-    def measured(self) -> Iterator[None]:
-        """While the context lasts, the rank and its steps are measured."""
-        with self.meter, self.steps.counted():
-            yield
 
     def result(self, values: Any, filled: Collection[str] = ()) -> RankResult:
         """What was measured and seen up to here.
@@ -45,14 +35,15 @@ class ObservedRun:
         """
         reported = self.reported.read(values, filled)
         ledger = Ledger(self.steps)
-        result = self.meter.read(with_steps=ledger.has_step_times)
+        meter = self.steps.meter
+        result = meter.read(with_steps=ledger.has_step_times)
         result.add(ledger.parts_ms())
         result.add(ledger.rates())
         step_ms = result.metrics.get("step_ms_mean")
         if step_ms is not None and not ledger.operations_unknown:
-            with self.meter.clock.untimed():
-                add_utilization(result, self.steps.operations.counter, step_ms, self.meter.device)
-            result.metrics["instruments_s"] = self.meter.clock.instruments_s
+            with meter.clock.untimed():
+                add_utilization(result, self.steps.operations.counter, step_ms, meter.device)
+            result.metrics["instruments_s"] = meter.clock.instruments_s
         result.sample_digests = ledger.digests()
         result.step_losses = self.steps.losses.of_steps[:KEPT_STEPS]
         result.step_passes = self.steps.losses.passes[:KEPT_STEPS]

@@ -84,7 +84,7 @@ class Source:
         names: Any = getattr(self.halves[0], "classes", None)
         if not hasattr(names, "__len__") or len(names) != self.classes:
             names = range(self.classes)
-        return [str(name) for name in names]
+        return list(map(str, names))
 
     @functools.cached_property
     def halves(self) -> tuple[Samples, Samples]:
@@ -168,7 +168,7 @@ class SyntheticSpec:
             for part in name.partition(":")[2].split(","):
                 key, _, text = part.partition("=")
                 if key == "shape":
-                    options[key] = tuple([int(side) for side in text.split("x")])
+                    options[key] = tuple(map(int, text.split("x")))
                 elif part:
                     options[key] = int(text)
             return cls(**options)

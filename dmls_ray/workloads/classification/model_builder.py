@@ -96,29 +96,19 @@ def check_fits(name: str, shape: Shape, classes: int) -> None:
         except NotImplementedError:
             return  # RegNet reads numbers while it is built, and there are none
         except (RuntimeError, ValueError, AssertionError) as error:
-            size = "x".join(str(side) for side in shape)
+            size = "x".join(map(str, shape))
             reason = f"model={name} does not take images of {size} ({first_line(error)})"
             raise ConfigError(f"{reason}; set image_size, or use another model.") from error
 
 
 @functools.cache
-def has_dropout(name: str, dataset: str, data_dir: str | None, image_size: int | None) -> bool:
-    """Whether a model has layers of dropout; True where it cannot be built on this machine."""
+def own_dropout(name: str, dataset: str, data_dir: str | None, image_size: int | None) -> list[float] | None:
+    """The rates of a model's dropout layers as it is built; None where it cannot be built on this machine."""
     try:
         shape, classes, _ = peek_dataset(dataset, data_dir, image_size)
-        return bool(dropout_layers(find_model(name)(shape, classes)))
+        return dropout_rates(find_model(name)(shape, classes))
     except InputError:
         # It may need a GPU or files that only the machines of the ranks have: an error is theirs to report.
-        return True
-
-
-@functools.cache
-def own_dropout(name: str, dataset: str, data_dir: str | None, image_size: int | None) -> float | None:
-    """The highest rate of a model's dropout layers as it is built; None without any, or if it cannot be built here."""
-    try:
-        shape, classes, _ = peek_dataset(dataset, data_dir, image_size)
-        return highest_dropout(find_model(name)(shape, classes))
-    except InputError:
         return None
 
 
@@ -210,9 +200,9 @@ def dropout_layers(model: nn.Module) -> list[Any]:
     return [layer for layer in model.modules() if isinstance(layer, _DROPOUT_LAYERS)]
 
 
-def highest_dropout(model: nn.Module) -> float | None:
-    """The highest rate of these layers; None without any."""
-    return max((float(layer.p) for layer in dropout_layers(model)), default=None)
+def dropout_rates(model: nn.Module) -> list[float]:
+    """The rates of these layers."""
+    return [float(layer.p) for layer in dropout_layers(model)]
 
 
 def _set_dropout(model: nn.Module, rate: float, name: str) -> None:

@@ -28,7 +28,7 @@ from dmls_ray.workloads.classification.data.loaders import (
     normalize,
     to_memory_format,
 )
-from dmls_ray.workloads.classification.model_builder import build_model, building_code, highest_dropout
+from dmls_ray.workloads.classification.model_builder import build_model, building_code, dropout_rates
 from dmls_ray.workloads.classification.quantization import QuantizedModel, check_available, measure_inference
 from dmls_ray.workloads.classification.workload import ClassificationWorkload
 
@@ -53,7 +53,7 @@ class ClassificationTask(TrainingTask):
         self.loader = make_loader(config, rank, device)
         model = build_model(config, self.loader.shape, self.loader.classes).to(device)
         model.to(memory_format=MEMORY_FORMATS[config.memory_format])
-        self._dropout = highest_dropout(model)
+        self._dropout = max(dropout_rates(model), default=None)
         self._vnni = None
         if config.quantization != "off":
             # All ranks have the same int8 model.
@@ -136,7 +136,7 @@ class ClassificationTask(TrainingTask):
             # Its tests are of int8, and the weights are of fp32.
             metrics = {} if self._fp32_accuracy is None else {"test_accuracy": self._fp32_accuracy}
         shape, classes = self.loader.shape, self.loader.class_names
-        sides = " x ".join(str(side) for side in shape)
+        sides = " x ".join(map(str, shape))
         return {
             "config": self.config.canonical(),
             "shape": list(shape),

@@ -115,9 +115,9 @@ class ClassificationWorkload(Workload):
                 "for the layers it has, or sync to have them normalise over all ranks."
             )
         if config.dropout is not None:
-            from dmls_ray.workloads.classification.model_builder import has_dropout
+            from dmls_ray.workloads.classification.model_builder import own_dropout
 
-            if not has_dropout(config.model, *_data_of(config)):
+            if own_dropout(config.model, *_data_of(config)) == []:
                 given = f"dropout={config.dropout}: model={config.model}"
                 return f"{given} has no dropout layer; use dropout none, or a model with dropout layers."
         return ""
@@ -237,7 +237,7 @@ def _changed_dropout(config: TrialConfig) -> tuple[str, float | None, float | No
     else:
         from dmls_ray.workloads.classification.model_builder import own_dropout
 
-        own = own_dropout(config.model, *_data_of(config))
+        own = max(own_dropout(config.model, *_data_of(config)) or [], default=None)
     return config.model, None if own == config.dropout else own, config.dropout
 
 

@@ -168,6 +168,13 @@ def _cpp(images: Images) -> Pass:
     return lambda: grey(images.pixels, images.grey, images.planar)
 
 
+def _compiled(images: Images) -> Pass:
+    import torch
+
+    compiled: Any = torch.compile(_weighted_sum, dynamic=False)
+    return lambda: compiled(images.pixels, images.grey, images.planar)
+
+
 # --- on a GPU -------------------------------------------------------------------------------------------------------
 
 
@@ -175,10 +182,8 @@ def _cpp(images: Images) -> Pass:
 implementation("torch_cuda", gpu=True)(_torch)
 
 
-@implementation("torch_compile_cuda", gpu=True)
-def _torch_compile_cuda(images: Images) -> Pass:
-    """The same sum in one kernel, which Inductor writes in Triton."""
-    return _compiled(images)
+# The same sum in one kernel, which Inductor writes in Triton.
+implementation("torch_compile_cuda", gpu=True)(_compiled)
 
 
 @implementation("triton", gpu=True)
@@ -218,10 +223,3 @@ def _cuda(images: Images) -> Pass:
 def _weighted_sum(pixels: torch.Tensor, grey: torch.Tensor, planar: bool) -> None:
     red, green, blue = pixels.unbind(1 if planar else 3)
     grey.copy_((RED * red + GREEN * green + BLUE * blue).round())
-
-
-def _compiled(images: Images) -> Pass:
-    import torch
-
-    compiled: Any = torch.compile(_weighted_sum, dynamic=False)
-    return lambda: compiled(images.pixels, images.grey, images.planar)

@@ -69,16 +69,14 @@ def place_in_program(error: BaseException) -> str:
     """
     if isinstance(error, SyntaxError):
         return ""
-    frames = traceback.extract_tb(error.__traceback__)
-    return place_of([(frame.filename, frame.lineno or 0) for frame in frames])
+    return place_of(traceback.extract_tb(error.__traceback__))
 
 
-def place_of(frames: Sequence[tuple[str, int]]) -> str:
-    """The last of some places, files with lines, that is in the folder of the main program."""
+def place_of(frames: traceback.StackSummary) -> str:
+    """The last of some frames that is in the folder of the main program, the outermost frame first."""
     folder = os.path.dirname(os.path.abspath(getattr(sys.modules["__main__"], "__file__", None) or ""))
-    named = [(file, line) for file, line in frames if not file.startswith("<")]  # "<frozen os>" is no file
-    own = [(file, line) for file, line in named if os.path.abspath(file).startswith(folder + os.sep)]
+    named = [frame for frame in frames if not frame.filename.startswith("<")]  # "<frozen os>" is no file
+    own = [frame for frame in named if os.path.abspath(frame.filename).startswith(folder + os.sep)]
     if not own:
         return ""
-    file, line = own[-1]
-    return f"{os.path.relpath(file, folder)}, line {line}"
+    return f"{os.path.relpath(own[-1].filename, folder)}, line {own[-1].lineno}"

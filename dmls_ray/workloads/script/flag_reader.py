@@ -33,7 +33,6 @@ from dmls_ray.workloads.script.stops import (
     stop_after,
     stop_before_effects,
     stop_before_training,
-    user_frames,
 )
 
 _RANK_OF_ONE = {
@@ -125,7 +124,7 @@ class Reading:
         if os.getpid() != self._process:
             os._exit(0)
         main = sys._current_frames()[threading.main_thread().ident or 0]
-        place = place_of(user_frames(main))
+        place = place_of(traceback.extract_stack(main))
         self.end(f"it {reason} ({place})" if place else f"it {reason}")
 
     def end(self, reason: str) -> NoReturn:

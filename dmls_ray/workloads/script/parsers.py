@@ -185,7 +185,7 @@ def _describe(action: argparse.Action) -> Described:
         "dest": action.dest,
         "kind": "bool" if off else "switch" if is_switch else "value",
         "type": kind if action.choices is None else "str",
-        "choices": None if action.choices is None else [str(choice) for choice in action.choices],
+        "choices": None if action.choices is None else list(map(str, action.choices)),
         "several": action.nargs in ("*", "+") or (isinstance(action.nargs, int) and action.nargs > 1),
         "default": False if is_switch and not off else _plain_default(action.default),
         "help": (action.help or "") if action.help != argparse.SUPPRESS else "",

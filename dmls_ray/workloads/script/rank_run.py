@@ -54,7 +54,7 @@ def run_script(config: ScriptConfig, rank: RankInfo, emit: Emit) -> RankResult:
     meter.begin_memory()  # after the variables of the script, which CUDA reads when it starts
     end = ScriptEnd(config.steps, meeting)
     steps = ObservedSteps(meter, emit, end.warmup_steps, config.evaluation, end.step_ended)
-    observed = ObservedRun(meter, steps, taken=config.canonical())
+    observed = ObservedRun(steps, taken=config.canonical())
 
     def result_of(ended: Ended) -> RankResult:
         flush()
@@ -110,7 +110,7 @@ def run_script(config: ScriptConfig, rank: RankInfo, emit: Emit) -> RankResult:
     with _working_folder(config), numbers_logged(folder, steps.faults) as logged:
         place = os.getcwd()
         files = FileUse(place, folder, [place if config.own_folder else "", str(tree or "")])
-        with observed.measured():
+        with meter, steps.counted():
             ended = run_to_end(program, words, end_here)
         return result_of(ended)
 

@@ -14,7 +14,7 @@ import sys
 import sysconfig
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from types import FrameType, ModuleType
 from typing import Any
 
@@ -185,12 +185,3 @@ def stop_after(seconds: float, stop: Callable[[str], None], imports: Imports) ->
         stop(f"runs for {seconds:g} s")
 
     threading.Thread(target=wait, daemon=True).start()
-
-
-def user_frames(frame: FrameType | None) -> Sequence[tuple[str, int]]:
-    """File and line of each frame, the outermost first."""
-    frames: list[tuple[str, int]] = []
-    while frame is not None:
-        frames.insert(0, (frame.f_code.co_filename, frame.f_lineno))
-        frame = frame.f_back
-    return frames

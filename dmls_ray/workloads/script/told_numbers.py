@@ -26,24 +26,22 @@ class ToldNumbers:
     def __init__(self) -> None:
         self.last: dict[str, float | str] = {}
         """The last value of each; of a pattern, the text where it is no number."""
-        self._first: dict[str, list[float]] = {}
-        self._counts: dict[str, int] = {}
+        self._series: dict[str, Series] = {}
 
     def add(self, name: str, value: float | str) -> None:
         """Take the next value of a number."""
         self.last[name] = value
-        self._counts[name] = self._counts.get(name, 0) + 1
-        first = self._first.setdefault(name, [])
-        is_kept = len(first) < _MOST_VALUES and (first or len(self._first) <= _MOST_SERIES)
+        series = self._series.setdefault(name, Series())
+        series.count += 1
+        is_kept = len(series.first) < _MOST_VALUES and (series.first or len(self._series) <= _MOST_SERIES)
         if is_kept and not isinstance(value, str):
-            first.append(value)
+            series.first.append(value)
 
     def or_those_of(self, others: ToldNumbers) -> ToldNumbers:
         """These numbers, those with a name of others replaced by these."""
         joined = ToldNumbers()
         joined.last = {**self.last, **others.last}
-        joined._first = {**self._first, **others._first}
-        joined._counts = {**self._counts, **others._counts}
+        joined._series = {**self._series, **others._series}
         return joined
 
     def series(self, columns: Mapping[str, str]) -> dict[str, Series]:
@@ -52,11 +50,7 @@ class ToldNumbers:
         Args:
             columns: name -> name of the metric.
         """
-        found = {}
-        for name, column in columns.items():
-            if name in self._counts:
-                found[column] = Series(first=self._first[name], count=self._counts[name])
-        return found
+        return {column: self._series[name] for name, column in columns.items() if name in self._series}
 
 
 def is_counter(name: str) -> bool:

@@ -59,11 +59,11 @@ def run_user_function(
         train, config_class = load(config)
         given = config.for_function(config_class)
     steps = ObservedSteps(meter, emit)
-    observed = ObservedRun(meter, steps, taken=config.canonical())
+    observed = ObservedRun(steps, taken=config.canonical())
     reporter = _Reporter(rank, emit, observed)
     function = train if takes_rank(train) else functools.partial(call_loop, train)
     returned: Any = None
-    with observed.measured(), contextlib.suppress(Stopped):
+    with meter, steps.counted(), contextlib.suppress(Stopped):
         returned = function(given, rank, reporter.emit)
 
     result = observed.result(returned, RETURNABLE)
@@ -113,7 +113,7 @@ class _Reporter:
         values = self._observed.reported.read({"epoch": following, **named}, {*RETURNABLE_PER_EPOCH, "epoch"})
         number = values.pop("epoch", None)
         number = following if number is None else int(number)
-        values["ended_s"] = self._observed.meter.clock.total_s
+        values["ended_s"] = self._observed.steps.meter.clock.total_s
         epoch = part_of({"epoch": number, **values}, EpochRecord, "an emitted epoch")
         self.epochs.append(epoch)
         self.losses += [(f"{name} of epoch {number}", loss) for name, loss in _losses_in(values)]

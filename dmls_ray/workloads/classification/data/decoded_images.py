@@ -288,4 +288,4 @@ def _channels_first(image: Any) -> NDArray[Any]:
 
 def description(array: NDArray[Any]) -> str:
     """Type and shape of an array, for an error."""
-    return f"{array.dtype} of {'x'.join(str(size) for size in array.shape)}"
+    return f"{array.dtype} of {'x'.join(map(str, array.shape))}"

@@ -16,7 +16,7 @@ from typing import Any
 import cloudpickle  # type: ignore[import-untyped]
 import torch
 from torch import Tensor
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader, Dataset, Subset
 
 from dmls_ray.training.ddp import warmup_steps
 from dmls_ray.training.process import AUGMENTATION, end_with_parent, mixed_seed, seed_worker
@@ -33,7 +33,6 @@ from dmls_ray.training.task import EvalSplit
 from dmls_ray.workloads.classification.config import TrialConfig
 from dmls_ray.workloads.classification.data.decoded_images import DecodedSplit, decoded_splits, load_decoded
 from dmls_ray.workloads.classification.data.sources import (
-    ChosenSamples,
     cached_source,
     chosen_by_class,
     labels_of,
@@ -248,7 +247,7 @@ class WorkerLoader(Loader):
         if config.train_samples is not None:
             half = train_split.samples
             chosen = chosen_by_class(labels_of(name, "train", half), config.train_samples)
-            train_split = replace(train_split, samples=ChosenSamples(half, chosen.tolist()))
+            train_split = replace(train_split, samples=Subset(half, chosen.tolist()))  # type: ignore[arg-type]
         train, test = _Tensors(train_split, config.seed), _Tensors(test_split, config.seed)
         super().__init__(config, rank, device, samples=len(train))
         self.shape, self.class_names, self.test_samples = train_split.shape, source.class_names, len(test)

@@ -6,7 +6,7 @@ import functools
 import hashlib
 import inspect
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -206,24 +206,6 @@ def listed_labels(half: Samples) -> list[Any] | None:
             listed: list[Any] = labels.tolist()
             return listed
     return None
-
-
-class ChosenSamples:
-    """Some samples of a half of a data set.
-
-    Args:
-        samples: the half.
-        indices: of the samples, in their order.
-    """
-
-    def __init__(self, samples: Samples, indices: Sequence[int]) -> None:
-        self._samples, self._indices = samples, indices
-
-    def __len__(self) -> int:
-        return len(self._indices)
-
-    def __getitem__(self, index: int) -> tuple[Any, int]:
-        return self._samples[self._indices[index]]
 
 
 def labels_of(name: str, split: Split, half: Samples) -> NDArray[np.int64]:
