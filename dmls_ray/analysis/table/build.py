@@ -163,7 +163,7 @@ def _measured_on(results: Results, table: Table, machines: Sequence[str]) -> str
     most = max(len(row.counted) for row in table.rows)
     values = "Values"
     if most >= MIN_REPEATS:
-        values = "Mean of n repeats and its 95% interval, geometric for rates and times"
+        values = "Mean of n repeats and its 95% interval"
     elif most == 2:
         values = "Means"
     return f"{values}; measured on {where}."
