@@ -34,9 +34,9 @@ def replacement_text(found: Replacement, first: str, second: str) -> str:
     if found.allowed is not None:
         allowed = f"slower by more than {100 * found.allowed:.3g}%"
         ends = {"keep": f"not {allowed}", "discard": allowed, "cannot say": f"whether it is {allowed} is undecided"}
-    text = f"{second} {', '.join(told)}"
-    failed = [f"{failure}, where those of {first} did not" for failure in found.failures]
-    failed += [f"of {first}, {failure}, where those of {second} did not" for failure in found.failures_of_base]
+    text = f"{second} {', '.join(told) or f'has nothing to compare with {first}'}"
+    failed = [f"{failure}, other than those of {first}" for failure in found.failures]
+    failed += [f"of {first}, {failure}, other than those of {second}" for failure in found.failures_of_base]
     if found.word != "cannot say" or found.open or not failed:
         text += f"; {ends[found.word]}"
     if found.word != "cannot say" or failed:

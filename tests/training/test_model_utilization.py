@@ -91,8 +91,8 @@ def test_the_utilization_of_a_function_agrees_with_the_count_by_hand(how: str, w
     [
         ("compiled", "compile"),
         ("uneven", "steps differ in size"),
-        ("other lengths", "samples differ in size"),
-        ("without a model", "no model was seen"),
+        ("other lengths", "inputs differ in shape"),
+        ("without a model", "no call of a model"),
     ],
 )
 def test_a_function_whose_operations_are_not_known_says_why(how: str, reason: str) -> None:

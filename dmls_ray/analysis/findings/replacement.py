@@ -69,7 +69,7 @@ class Replacement:
     @property
     def word(self) -> Word:
         """The verdict."""
-        if not self.effects and not self.outcomes and not self.apart:
+        if not self.effects and not self.outcomes and not self.apart and not self.failures:
             return "failed"
         if self.outcomes:
             return "discard"
@@ -93,6 +93,8 @@ class Replacement:
         return max(counts, default=None)
 
 
+_CHANCE = 0.05
+"""Probability below which something is beyond chance."""
 _SLOWDOWNS: Mapping[str, _Shown] = {"worse": "discard", "kept": "keep", "open": "cannot say"}
 
 
@@ -113,7 +115,7 @@ def judge_replacement(trials: SweepTrials, name: str, values: tuple[str, str], u
         base, trial = (by_value.get(value) for value in values)
         if base is None or trial is None or not base.counted:
             continue
-        if not trial.counted:
+        if not trial.counted and _is_beyond_chance(trial, base):
             found.outcomes.append(trial.outcome)
             continue
         if trial.independent_ranks and not base.independent_ranks:
@@ -124,6 +126,9 @@ def judge_replacement(trials: SweepTrials, name: str, values: tuple[str, str], u
             continue
         found.failures.extend(_failures(trial, base, metric))
         found.failures_of_base.extend(_failures(base, trial, metric))
+        if not trial.counted:
+            found.failures.append(f"none of its runs ended ok ({trial.outcome})")
+            continue
         pair = axis.pair(group, trial, base)
         for measure in _measures(trials, trial, base):
             effect = effect_of([pair], measure, until)
@@ -133,6 +138,13 @@ def judge_replacement(trials: SweepTrials, name: str, values: tuple[str, str], u
         else:
             found.apart.append(pair)
     return found
+
+
+def _is_beyond_chance(trial: Trial, base: Trial) -> bool:
+    """Whether a trial of which all runs failed would hardly have done so at the rate of the other one."""
+    rate = 1 - len(base.counted) / len(base.records)
+    failed = [record for record in trial.records if record.outcome is not Outcome.SKIPPED]
+    return not failed or rate ** len(failed) < _CHANCE
 
 
 def _failures(trial: Trial, base: Trial, metric: str | None) -> list[str]:
@@ -159,8 +171,9 @@ def _failure(record: RunRecord, metric: str | None) -> str:
         return record.ending
     if metric and metric not in record.metrics:
         return _no_number(record, metric)
-    has_failed = any(attempt["outcome"] == Outcome.ERROR for attempt in record.earlier_attempts)
-    return f"{Outcome.ERROR} before it was run again" if has_failed else ""
+    # A process that was killed may have been lost with its machine.
+    failed = [attempt["outcome"] for attempt in record.earlier_attempts if attempt["outcome"] != Outcome.KILLED]
+    return f"{failed[0]} before it was run again" if failed else ""
 
 
 def _measures(trials: SweepTrials, trial: Trial, base: Trial) -> list[Measure]:

@@ -19,7 +19,9 @@ _JUMP = 10
 """A difference is no rounding that has grown if it is so many times the largest one before, and so many times that of
 the first step."""
 _ZERO = 1e-6
-"""Losses that are no larger are 0 but for rounding."""
+"""Losses that are no larger, or no larger a share of the largest, are 0 but for rounding."""
+_NEAR = 4
+"""Steps before and after a step whose losses say what the size of a loss is there."""
 
 _SLOWLY = (
     "the difference grew slowly, as rounding does, and as a small change of the update does; fewer steps or float64 "
@@ -28,6 +30,10 @@ _SLOWLY = (
 _AGAIN_EQUAL = (
     "the loss of the next step is the same again, so the updates may be, and the loss of this step may be weighted "
     "otherwise than its gradients; more steps, or a higher learning rate, may tell them apart"
+)
+_APART = (
+    "{}. Losses show too little to tell whether each trains a part of the model or another one; a higher learning rate "
+    "or float32 may"
 )
 _ALL_ZERO = "all losses are 0 but for rounding, so they do not show what is trained"
 SameWord = Literal["failed", "different", "cannot say", "within rounding", "bit-identical"]
@@ -82,10 +88,9 @@ def judge_losses(trial: Trial, base: Trial) -> LossVerdict:
         found = [compare_losses(record.step_losses, other.step_losses, factors, rounding) for factors in ways]
         verdicts.append(max(found, key=lambda each: (ORDER.index(each.verdict), each.step or 0)))
     verdict = min(verdicts, key=lambda each: (ORDER.index(each.verdict), each.step or 0))
-    if verdict.verdict != "failed" and bool(trial.independent_ranks) != bool(base.independent_ranks):
-        return msgspec.structs.replace(
-            verdict, verdict="different", reason=trial.independent_ranks or base.independent_ranks
-        )
+    apart = trial.independent_ranks or base.independent_ranks
+    if apart and verdict.verdict != "different" and (verdict.largest is None or verdict.largest > rounding):
+        return msgspec.structs.replace(verdict, verdict="cannot say", reason=_APART.format(apart))
     if verdict.step == 1 and not is_known:
         reason = "how many samples a step has is not known; state them by --samples"
         return msgspec.structs.replace(verdict, verdict="cannot say", reason=reason)
@@ -114,14 +119,14 @@ def compare_losses(
         # The second step is the first after an update.
         reason = f"the losses that backward passes begin with were seen of {steps} steps, and 2 or more are needed"
         return LossVerdict("cannot say", reason, steps)
-    # Losses that may be 0 are sums of terms that cancel: these are of the size of the largest ones.
-    size = max(map(abs, base)) if min(base) <= 0 else 0.0
-    if size < _ZERO and max(map(abs, losses)) < _ZERO:
+    largest_loss = max(map(abs, [*losses, *base]))
+    if largest_loss < _ZERO:
         return LossVerdict("cannot say", _ALL_ZERO, steps)
-    differences = [
-        abs(loss * factor - other) / (size or abs(other) or 1.0)
-        for loss, other, factor in zip(losses, base, factors, strict=False)
-    ]
+    differences = []
+    for place, (loss, other, factor) in enumerate(zip(losses, base, factors, strict=False)):
+        # A loss that may be 0 is a sum of terms that cancel, which are of the size of others near it.
+        near = map(abs, base[max(0, place - _NEAR) : place + _NEAR + 1])
+        differences.append(abs(loss * factor - other) / max(*near, _ZERO * largest_loss))
     largest, apart = 0.0, None
     for step, difference in enumerate(differences, 1):
         beyond = _beyond(difference, step, largest, rounding)

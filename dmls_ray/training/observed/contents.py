@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-_MOST_LEAVES = 8
+MOST_LEAVES = 8
 """Tensors that are looked at: those of the first samples, where a batch is a list of samples."""
 _DEEPEST = 4
 """Lists, mappings and objects within each other that are looked into."""
@@ -60,7 +60,7 @@ def _look(value: Any, content: Content, depth: int) -> None:
         return
     leaves = content.leaves
     for part in parts:
-        if len(leaves) >= _MOST_LEAVES:
+        if len(leaves) >= MOST_LEAVES:
             return
         if isinstance(part, Tensor):
             leaves.append(part)

@@ -7,6 +7,7 @@ import math
 from typing import Any
 
 from dmls_ray.training.compat import compile_counters
+from dmls_ray.training.observed.contents import MOST_LEAVES
 from dmls_ray.training.observed.evaluations import doubtful_ms
 from dmls_ray.training.observed.observer import ObservedSteps
 from dmls_ray.training.observed.samples import samples_of
@@ -135,12 +136,14 @@ class Ledger:
         counted, forms = elements_by_form([self._trained[operations.number - 1]]), elements_by_form(window)
         given, usual = counted.total(), forms.total() / (len(window) or 1)
         if not usual:
-            return "no model was seen that is given tensors, so it is not known whether steps differ in size"
+            return "no call of a model with tensors was seen, so it is not known whether steps differ in size"
+        if max(map(len, forms)) == MOST_LEAVES:
+            return f"a model is given {MOST_LEAVES} tensors or more, and the shapes of the first {MOST_LEAVES} are seen"
         if abs(given - usual) > _SAME_SIZE * usual:
             seen = f"{given:,.0f} elements of input where operations were counted, else {usual:,.0f}"
             return f"steps differ in size: {seen}"
         if sum(forms[form] for form in counted) < (1 - _SAME_SIZE) * forms.total():
-            return "samples differ in size: other shapes than where operations were counted"
+            return "inputs differ in shape from those where operations were counted"
         return ""
 
     def digests(self) -> list[int]:
@@ -180,8 +183,8 @@ class Ledger:
             found.append("torch.compile (no graph was compiled)")
         if self._seen.pins_in_vain:
             found.append("pin_memory (no GPU is there)")
-        if self._seen.shuffles_in_vain:
-            found.append("shuffle of a DistributedSampler (set_epoch is not called: passes have one order)")
+        if self._seen.orders.is_repeated:
+            found.append("shuffle of a DistributedSampler (without another set_epoch, passes read in one order)")
         if precision := precision_in_vain(self._seen.meter.device):
             found.append(f"float32_matmul_precision={precision} (products have the error of fp32)")
         found += self._seen.communication.hooks_without_effect()

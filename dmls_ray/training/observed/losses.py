@@ -6,6 +6,7 @@ import math
 from statistics import fmean
 from typing import Any
 
+import torch
 from torch import Tensor
 
 _READ_AT = 256
@@ -33,19 +34,23 @@ class StepLosses:
         self._unscaled = (id(scaled), loss)
 
     def backward_began(self, roots: Any, weights: Any = None) -> None:
-        """A backward pass begins with a tensor, or with several, and with what the gradients are multiplied by."""
-        root = roots if isinstance(roots, Tensor) else next(iter(roots), None)
-        weight = weights if weights is None or isinstance(weights, Tensor) else next(iter(weights), None)
-        if not isinstance(root, Tensor) or root.numel() != 1:
+        """A backward pass begins with a tensor, or with several, and with what their gradients are multiplied by."""
+        if isinstance(roots, Tensor):
+            roots, weights = [roots], [weights]
+        roots = list(roots)
+        losses: list[Tensor] = []
+        for root, weight in zip(roots, weights or [None] * len(roots), strict=True):
+            if not isinstance(root, Tensor):
+                return
+            scaled, loss = self._unscaled
+            loss = (loss if scaled == id(root) else root).detach()
+            losses.append(loss if weight is None else (loss * weight).sum())
+        if not losses or any(loss.numel() != 1 for loss in losses):
             return
-        scaled, loss = self._unscaled
-        if scaled == id(root):
-            root = loss
-        if weight is not None:
-            root = root.detach() * weight
+        loss = losses[0] if len(losses) == 1 else torch.stack([each.reshape(()) for each in losses]).sum()
         # Others, as those of several ranks, may have to be asked for their value on all ranks.
-        is_here = type(root) is Tensor and root.is_cpu
-        self._of_step.append(root.item() if is_here else root.detach())
+        is_here = type(loss) is Tensor and loss.is_cpu
+        self._of_step.append(loss.item() if is_here else loss)
 
     def step_ended(self) -> None:
         """The step under way has ended."""

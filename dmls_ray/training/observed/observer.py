@@ -42,7 +42,7 @@ from dmls_ray.training.observed.number_format import SeenFormat
 from dmls_ray.training.observed.seen_steps import SeenStep
 from dmls_ray.training.observed.step_under_way import StepUnderWay
 from dmls_ray.training.observed.warm_up import WARMUP_STEPS, WarmUp
-from dmls_ray.training.observed.without_effect import pins_in_vain, repeats_order
+from dmls_ray.training.observed.without_effect import Orders, pins_in_vain
 from dmls_ray.training.optimizers import around_optimizer_steps
 from dmls_ray.training.rank import Emit
 from dmls_ray.training.rank_meter import RankMeter
@@ -102,10 +102,7 @@ class ObservedSteps:
         self.pins_in_vain = False
         """Whether a loader was to copy its batches to pinned memory, and does not."""
 
-        self.shuffles_in_vain = False
-        """Whether the training has read a pass in the order of the one before, by a loader that was to shuffle."""
-        self._is_repeated = False
-        """Whether the last batch was of such a pass."""
+        self.orders = Orders()
 
         self._tracing = ExitStack()
         self._thread = get_ident()
@@ -168,7 +165,7 @@ class ObservedSteps:
             self.first_batches.loader_read(content.leaves)
         if get_ident() == self._thread:
             self.timer.phases.after("data_wait")
-            self._is_repeated = repeats_order(iterator, batch)
+            self.orders.batch_read(iterator, batch)
             self.inputs.batch_read()
             self.tests.batch_read(iterator, given, content.leaves)
         elif given is not None:
@@ -194,7 +191,7 @@ class ObservedSteps:
         if self._backward_depth > 1:
             return
         self._thread = get_ident()
-        self.shuffles_in_vain |= self._is_repeated
+        self.orders.backward_began()
         self.timer.phases.after("forward")
         self.communication.backward_began()
         if self.tests.backward_began():

@@ -6,9 +6,10 @@ All functions are pure.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
+from dmls_ray.training.observed.contents import Shape
 from dmls_ray.training.observed.given import Given
 from dmls_ray.training.observed.loaders import Batch
 
@@ -101,9 +102,9 @@ def tokens_of(steps: Sequence[SeenStep]) -> float:
     return sum(given.tokens for given in seen if not sizes or not sizes.isdisjoint((given.first.shapes or [()])[0][:2]))
 
 
-def elements_by_form(steps: Sequence[SeenStep]) -> Counter[Hashable]:
+def elements_by_form(steps: Sequence[SeenStep]) -> Counter[tuple[Shape, ...]]:
     """The elements of the tensors that models were given, by the shapes of the samples in them."""
-    elements: Counter[Hashable] = Counter()
+    elements: Counter[tuple[Shape, ...]] = Counter()
     for given in new_passes(steps):
         for input_ in given.inputs if given is not None else ():
             elements[tuple([shape[1:] for shape in input_.shapes])] += input_.elements

@@ -10,8 +10,8 @@ from torch.utils.data.distributed import DistributedSampler
 
 from dmls_ray.training.compat import sampler_of
 
-_ENDED = "_dmls_ray_ended"
-"""Attribute of a sampler: its epoch when a pass over the data ended."""
+_TRAINED, _ENDED = "_dmls_ray_trained", "_dmls_ray_ended"
+"""Attributes of a sampler: whether its pass trains, and its epoch and seed when such a pass ended."""
 _SIDE = 256
 """Rows and columns of a product for which PyTorch takes another number format, where the processor has units for it."""
 _ROUNDED = 1e-4
@@ -23,20 +23,30 @@ def pins_in_vain(loader: DataLoader[Any]) -> bool:
     return loader.pin_memory and not torch.cuda.is_available()
 
 
-def repeats_order(iterator: Any, batch: Any) -> bool:
-    """Whether a batch is of a pass that has the order of the one before, since the code has not called `set_epoch`.
+class Orders:
+    """Whether passes that train on what a `DistributedSampler` shuffles have the order of the one before.
 
-    Args:
-        iterator: of a loader, after each read.
-        batch: what it gave; None at the end of a pass.
+    One of another type may shuffle in another way.
     """
-    sampler = sampler_of(iterator)
-    if not isinstance(sampler, DistributedSampler) or not sampler.shuffle:
-        return False
-    if batch is None:
-        sampler.__dict__[_ENDED] = sampler.epoch
-        return False
-    return sampler.__dict__.get(_ENDED) == sampler.epoch
+
+    def __init__(self) -> None:
+        self.is_repeated = False
+        """Whether a pass has trained in the order of the one before, as the epoch of the sampler stayed the same."""
+        self._read: dict[str, Any] = {}
+        """Attributes of the sampler of the batch that was read last."""
+
+    def batch_read(self, iterator: Any, batch: Any) -> None:
+        """A loader has given a batch, or None at the end of a pass."""
+        sampler = sampler_of(iterator)
+        self._read = vars(sampler) if type(sampler) is DistributedSampler and sampler.shuffle else {}
+        if batch is None and self._read.pop(_TRAINED, False):
+            self._read[_ENDED] = sampler.epoch, sampler.seed
+
+    def backward_began(self) -> None:
+        """A backward pass begins, of the batch that was read last."""
+        if self._read:
+            self._read[_TRAINED] = True
+            self.is_repeated |= self._read.get(_ENDED) == (self._read["epoch"], self._read["seed"])
 
 
 def precision_in_vain(device: torch.device) -> str:

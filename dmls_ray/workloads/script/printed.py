@@ -19,8 +19,8 @@ _END_BYTES = 16_000
 
 _AFTER_A_NUMBER = ",;:.)]}%"
 """What may follow a number in a sentence, and is matched with it by patterns of what is no space."""
-_STYLE = re.compile(r"\x1b\[[0-9;]*m")
-"""What a terminal takes for colours and the like."""
+_STYLE = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
+"""What a terminal takes for colours, and for the rest of a line that is to go."""
 
 
 def numbers_printed(log: str, patterns: Mapping[str, str]) -> ToldNumbers:

@@ -153,7 +153,7 @@ def test_of_what_fails_in_some_runs_where_the_other_one_does_not_nothing_is_said
     assert [*verdict.failures] == (["1 of its 8 runs ended otherwise (1 diverged)"] if word == "cannot say" else [])
 
 
-@pytest.mark.parametrize("cause", ["fails", "failed before"])
+@pytest.mark.parametrize("cause", ["fails", "error", "timeout"])
 def test_of_what_is_worse_than_the_runs_of_the_other_one_that_did_not_fail_nothing_is_said(cause: str) -> None:
     table = table_of({OLD: 1, NEW: 0.9}, repeats=8)
     for trial in table.rows:
@@ -161,9 +161,23 @@ def test_of_what_is_worse_than_the_runs_of_the_other_one_that_did_not_fail_nothi
             trial.records[2].outcome = Outcome.ERROR
             del trial.counted
         elif trial.factors["precision"] == OLD:
-            trial.records[2].earlier_attempts = [{"outcome": "error", "reason": "exit code 7", "seconds": 1.0}]
+            trial.records[2].earlier_attempts = [{"outcome": cause, "reason": "exit code 7", "seconds": 1.0}]
     verdict = judge_replacement(table, "precision", (OLD, NEW), Until())
     assert (verdict.word, len(verdict.failures), len(verdict.failures_of_base)) == ("cannot say", 0, 1)
+
+
+@pytest.mark.parametrize(("failed", "word"), [(0, "discard"), (1, "discard"), (4, "cannot say"), (8, "failed")])
+def test_what_never_ends_ok_is_discarded_unless_the_other_one_fails_as_well(failed: int, word: str) -> None:
+    table = table_of({OLD: 1, NEW: 1}, repeats=8)
+    for trial in table.rows:
+        is_old = trial.factors["precision"] == OLD
+        for record in trial.records:
+            if is_old and record.repeat < failed:
+                record.outcome = Outcome.ERROR
+            elif not is_old:
+                record.outcome = Outcome.ERROR if record.repeat < 2 else Outcome.SKIPPED
+        del trial.counted
+    assert judge_replacement(table, "precision", (OLD, NEW), Until()).word == word
 
 
 def test_of_runs_that_repeat_one_nothing_is_known_of_chance() -> None:

@@ -39,7 +39,7 @@ def test_lines_of_json_are_numbers_in_their_order_without_counters(tmp_path: Pat
         ("0.5.", 0.5),
         ("95.00%", 95.0),
         ("\x1b[32m0.5\x1b[0m", 0.5),
-        ("1e-3)", 1e-3),
+        ("1e-3\x1b[K)", 1e-3),
         ("2,234,567", "2,234,567"),
         ("n/a", "n/a"),
     ],
