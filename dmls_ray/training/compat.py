@@ -145,6 +145,11 @@ def sampled_size(iterator: Any) -> int:
     return getattr(iterator._index_sampler, "batch_size", None) or 0
 
 
+def _kept(given: Any) -> Any:
+    """What a program gives to a backward pass, as a tuple where it may be read only once."""
+    return given if given is None or isinstance(given, torch.Tensor | tuple) else tuple(given)
+
+
 def around_backward_passes(
     begin: Callable[[Any, Any], object], end: Callable[[], object]
 ) -> AbstractContextManager[object]:
@@ -157,9 +162,10 @@ def around_backward_passes(
     backward = torch.autograd.backward
 
     def surrounded(tensors: Any, grad_tensors: Any = None, *args: Any, **kwargs: Any) -> None:
-        begin(tensors, grad_tensors)
+        roots, weights = _kept(tensors), _kept(grad_tensors)
+        begin(roots, weights)
         try:
-            backward(tensors, grad_tensors, *args, **kwargs)
+            backward(roots, weights, *args, **kwargs)
         finally:
             end()
 

@@ -115,8 +115,11 @@ def judge_replacement(trials: SweepTrials, name: str, values: tuple[str, str], u
         base, trial = (by_value.get(value) for value in values)
         if base is None or trial is None or not base.counted:
             continue
-        if not trial.counted and _is_beyond_chance(trial, base):
-            found.outcomes.append(trial.outcome)
+        if not trial.counted:
+            if _is_beyond_chance(trial, base):
+                found.outcomes.append(trial.outcome)
+            else:
+                found.failures.append(f"none of its runs ended ok ({trial.outcome})")
             continue
         if trial.independent_ranks and not base.independent_ranks:
             found.outcomes.append("its ranks trained separate models")
@@ -126,9 +129,6 @@ def judge_replacement(trials: SweepTrials, name: str, values: tuple[str, str], u
             continue
         found.failures.extend(_failures(trial, base, metric))
         found.failures_of_base.extend(_failures(base, trial, metric))
-        if not trial.counted:
-            found.failures.append(f"none of its runs ended ok ({trial.outcome})")
-            continue
         pair = axis.pair(group, trial, base)
         for measure in _measures(trials, trial, base):
             effect = effect_of([pair], measure, until)

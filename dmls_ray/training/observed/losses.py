@@ -6,7 +6,6 @@ import math
 from statistics import fmean
 from typing import Any
 
-import torch
 from torch import Tensor
 
 _READ_AT = 256
@@ -35,11 +34,10 @@ class StepLosses:
 
     def backward_began(self, roots: Any, weights: Any = None) -> None:
         """A backward pass begins with a tensor, or with several, and with what their gradients are multiplied by."""
-        if isinstance(roots, Tensor):
-            roots, weights = [roots], [weights]
-        roots = list(roots)
+        roots = [roots] if isinstance(roots, Tensor) else roots
+        weights = [weights] if isinstance(weights, Tensor) else weights or [None] * len(roots)
         losses: list[Tensor] = []
-        for root, weight in zip(roots, weights or [None] * len(roots), strict=True):
+        for root, weight in zip(roots, weights, strict=True):
             if not isinstance(root, Tensor):
                 return
             scaled, loss = self._unscaled
@@ -47,7 +45,9 @@ class StepLosses:
             losses.append(loss if weight is None else (loss * weight).sum())
         if not losses or any(loss.numel() != 1 for loss in losses):
             return
-        loss = losses[0] if len(losses) == 1 else torch.stack([each.reshape(()) for each in losses]).sum()
+        loss, *others = losses
+        for other in others:
+            loss = loss + other
         # Others, as those of several ranks, may have to be asked for their value on all ranks.
         is_here = type(loss) is Tensor and loss.is_cpu
         self._of_step.append(loss.item() if is_here else loss)
